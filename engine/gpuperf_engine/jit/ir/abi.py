@@ -1,8 +1,8 @@
 """Records that compiled code, the runtime and Python share: the context, the CTA, its cluster and barriers, the state of a warp.
 
-All are plain bytes at host addresses; the classes give offsets. There is one context and one CTA record per operating-
-system thread, and a block of warp states for each CTA in flight. Records of single subjects are in ``access_records``,
-``copy_records`` and ``race_records``, numbers that stand in fields in ``codes``.
+All are plain bytes at host addresses; the classes define offsets. There is one context and one CTA record per operating-
+system thread, and a block of warp states for each CTA in flight. ``access_records``, ``copy_records`` and ``race_records`` define
+the records of one subject each, and ``codes`` the values of enumerated fields.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 BARRIERS = 16
-#: what unwritten words of shared memory hold until a value is stored
+#: the fill pattern of words of shared memory that no store has written
 UNWRITTEN = 0x5BD1E995
-#: room of a warp for the matrices of one product of a warpgroup
+#: size of the buffer of a warp for the matrices of one product of a warpgroup
 MATRICES_BYTES = 1 << 16
 
 
@@ -64,7 +64,7 @@ class Context(Record):
     SHARED_BYTES = U64(128)
     LOCAL_BYTES = U64(136)  # per thread
     SCRATCH = U64(144)  # for the runtime's own use
-    ZERO_START = U64(152)  # part of the state that is zero when a CTA starts
+    ZERO_START = U64(152)  # start of the part of the state that is cleared when a CTA starts
     ZERO_BYTES = U64(160)
     LAST_LANES = U64(168)  # active lanes of the last warp, as a mask
     NTID = Array32(176)  # three i32
@@ -72,81 +72,79 @@ class Context(Record):
     FAULT_SITE = U64(200)
     FAULT_LANE = U64(208)
     FAULT_ADDRESS = U64(216)
-    # 0 global and others in the arena, 1 shared, 2 local; from 8 on an error of an mbarrier
+    # 0: global and the other spaces of the arena, 1: shared, 2: local; from 8 on: an error of an mbarrier
     FAULT_SPACE = U64(224)
     SHARED_WINDOW = U64(232)
     LOCAL_WINDOW = U64(240)
     WINDOW_BYTES = U64(248)
-    WATCH = U64(256)  # how unwritten shared memory is known: 1 by its shadow, 2 by what it holds
+    WATCH = U64(256)  # how a load detects unwritten shared memory: 1 by the shadow, 2 by the fill pattern
     SYMBOLS = U64(264)  # addresses of variables and functions, in order of ``Program.symbols``
     ATOMIC_LOCK = U64(272)
     PASSED = U64(280)  # barriers released, for the livelock check
     DYNAMIC_SHARED = U64(288)
     PARAM_ADDRESS = U64(296)
     SHAPES = U64(304)
-    CTA: Pointer[Cta] = Pointer(312)  # the records of the CTA and warp that run
+    CTA: Pointer[Cta] = Pointer(312)  # the records of the running CTA and warp
     STATE: Pointer[State] = Pointer(320)
-    FAULTED = U64(328)  # 1 after a refused access
+    FAULTED = U64(328)  # 1 after an invalid access
     COUNTING = U64(336)  # 1: sectors and wavefronts are counted
-    # where the parameters of calls begin in a state, to its end; they too are zero when a CTA starts
+    # offset in a state of the parameters of calls, which extend to its end; they too are cleared when a CTA starts
     PARAMETERS = U64(344)
-    THREADS = U64(352)  # counters of single threads, COLUMN_BYTES each, by kept CTA and warp
-    THREADS_SPARE = U64(360)  # as much as one warp of a CTA that is not kept may write to
-    KEPT = U64(368)  # their CTAs, i64, ascending, and −1 behind the last
+    THREADS = U64(352)  # counters of single threads, COLUMN_BYTES each, by recorded CTA and warp
+    THREADS_SPARE = U64(360)  # a scratch copy of one warp's counters, for CTAs that are not recorded
+    KEPT = U64(368)  # the recorded CTAs, i64, ascending, with −1 after the last
     KEPT_COUNT = U64(376)
-    READS = U64(384)  # map of bytes that were read = device address + this; 0: not observed
-    WRITES = U64(392)  # and of those that were written
+    READS = U64(384)  # map of the bytes read = device address + this; 0: not tracked
+    WRITES = U64(392)  # likewise of the bytes written
     CLUSTER_CTAS = U64(400)  # CTAs of a cluster; 0: CTAs run by themselves
     CLUSTER_SHAPE = Array32(408)  # three i32
     CLUSTERS = Array32(420)  # of the grid, three i32
     EXPLICIT_CLUSTER = U64(432)
     REMOTE = U64(440)  # a byte per site: whether it may reach the shared memory of other CTAs
-    # the mbarrier object, and the amount that it does not allow; of a bulk copy 1 where it was reading
+    # the mbarrier object, and the amount that exceeds its range; of a bulk copy: 1 for a read
     FAULT_WORD = U64(448)
     FAULT_AMOUNT = U64(456)
     OWNER: Pointer[Cta] = Pointer(464)  # the record of the CTA that has the mbarrier object
     IMAGES = U64(472)  # rows of textures and surfaces, ``isa.images.image.ROW_WORDS`` words each
     IMAGE_ROWS = U64(480)
-    # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
+    # per site, of generic accesses: the function for accesses whose lanes all address shared memory; 0: there is none
     NEAR = U64(488)
-    FAULT_SIZE = U64(496)  # bytes of a refused access, if they are not those of its site
+    FAULT_SIZE = U64(496)  # bytes of an invalid access, where they differ from those of its site
     MOVED = U64(504)  # bytes of a tensor copy
-    REACHES = U64(512)  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
+    REACHES = U64(512)  # a byte per site: the bits of the memory that it may access (``spaces.reachable``)
     STRICT = U64(520)  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
-    NOTED: Pointer[Breaches] = Pointer(528)  # records of breaches that are noted, behind their number
-    RACE_SITES = U64(536)  # two bytes per site: bits of ``Race``; zeros where races are not looked for
+    NOTED: Pointer[Breaches] = Pointer(528)  # the count of the recorded breaches, then their records
+    RACE_SITES = U64(536)  # two bytes per site: bits of ``Race``; zeros where races are not checked
     RACES_FOUND = U64(544)  # how many, and their rows of ``Race.COLUMNS`` words
-    # epoch of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
+    # epoch of the asynchronous copy whose access is checked, and the rank of its CTA << 32; 0: the access is the warp's own
     RACE_AGENT = U64(552)
-    # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
+    # the value that the lane stores, if known, and bytes from one element of a lane to the next, / 32
     RACE_VALUE = U64(560)
     RACE_WIDTH = U64(568)
     PIECES = U64(576)  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = U64(584)  # BEYOND_BYTES per site
     ENTRIES = U64(592)  # of a warp's stack
-    # function that is given the row of an allocation before the first access or store, and whether it is a store
+    # function that runs before the first access or store to an allocation, with its row and whether the access is a store
     SAVE = U64(600)
-    SAVE_RECORD = U64(656)  # and what it is given before these
-    # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
+    SAVE_RECORD = U64(656)  # and its first argument
+    # host address of the cells of the lines of global memory (``Line``); 0: races between CTAs are not checked
     RACE_LINES = U64(608)
-    RACE_FROM = U64(616)  # where global memory begins, and its bytes
+    RACE_FROM = U64(616)  # start of global memory, and its bytes
     RACE_SPAN = U64(624)
-    RACE_FIRST = U64(632)  # number of the first CTA of the launch, of all launches
-    RACE_LOCKED = U64(
-        640
-    )  # 1: several threads run CTAs, so that a line or word is locked while it is looked at
-    # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
+    RACE_FIRST = U64(632)  # number of the launch's first CTA, counted over all launches
+    RACE_LOCKED = U64(640)  # 1: several threads run CTAs, so that a check locks the line or word
+    # the clocks of the running warp; 0: races in shared memory are not checked
     RACE_WARP: Pointer[RaceWarp] = Pointer(648)
-    # the mbarrier that the last lane of an instruction has arrived at; 0: it is the first
+    # the mbarrier at which the previous lane of the instruction arrived; 0: this is the first lane
     RACE_ARRIVED = U64(664)
-    RACE_LOWEST = U64(672)  # lines in which several CTAs met: the first and the last one
+    RACE_LOWEST = U64(672)  # first and last line of which CTAs may have accessed the same bytes
     RACE_HIGHEST = U64(680)
     RACE_SEGMENTS = U64(688)  # host address of the ``Segment`` records; 0: no CTA can wait for another one
     RACE_SEGMENT_COUNT = U64(696)  # and how many are in use
-    RACE_RELEASES = U64(704)  # how often anything was released to other CTAs
+    RACE_RELEASES = U64(704)  # number of releases to other CTAs
     RACE_ROOMS = U64(712)  # host address of the rooms of the lines
     VALUE_ROWS = U64(720)  # ``ValueRow.BYTES`` per slot of ``simt.value_records``
-    VALUE_RECORDS = U64(728)  # one behind the other, of sizes of their own
+    VALUE_RECORDS = U64(728)  # one after the other, of different sizes
     VALUE_USED = U64(736)  # bytes in use, and how many there are
     VALUE_ROOM = U64(744)
     VALUE_LEFT_OUT = U64(752)  # 1: accesses were not recorded because there is no room
@@ -156,52 +154,55 @@ class Context(Record):
     # ``Target`` records, by slot of ``simt.atomic_targets``; 0: atomics on global memory are not counted by address
     TARGETS = U64(784)
     VALUE_SHAPES = U64(792)  # ``ValueShape`` records of the objects of several axes, and one of address 0
-    # who wrote words last, as ``memory.store_shadow`` has it: 8 bytes at this + 2 · address, and at the next + 8 · address of each
-    # byte of words that several threads wrote; 0: stores are not traced
+    # the last writers of words, as ``memory.store_shadow`` defines them: 8 bytes at this + 2 · address, and for words that several
+    # threads wrote 8 bytes of each byte at the next + 8 · address; 0: stores are not traced
     STORE_WORDS = U64(800)
     STORE_BYTES = U64(808)
-    STORE_OBJECTS = U64(816)  # 8 bytes at this + start / 32 of objects: the epoch if they were stored to
-    STORE_EPOCH = U64(824)  # entries from here on are of this launch
-    STORE_FROM = U64(832)  # where memory that is traced begins, and its bytes
+    STORE_OBJECTS = U64(816)  # 8 bytes at this + start / 32 of each object: the epoch of its last store
+    STORE_EPOCH = U64(824)  # the first epoch of this launch
+    STORE_FROM = U64(832)  # start of the traced memory, and its bytes
     STORE_SPAN = U64(840)
-    # of the bulk copy that runs: the function that records bytes of device memory (``values_range_…``), 0 if none does, and its slot
+    # of the running bulk copy: the function that records bytes of device memory (``values_range_…``; 0: none), and its slot
     VALUE_RANGE = U64(848)
     VALUE_SLOT = U64(856)
     TENSOR_WORK: Pointer[TensorWork] = Pointer(864)  # for matrices of ``tcgen05``
-    # host address of the words of global memory (``Word``), 0: none is looked at; and of the cells of those that several CTAs access
+    # host address of the words of global memory (``Word``; 0: words are not checked), and of the cells of words that several CTAs
+    # access
     RACE_WORDS = U64(872)
     RACE_CELLS = U64(912)
     RACE_ACCESSORS = U64(880)  # host address of ``Accessors``, and the first one of the launch
     RACE_ACCESSORS_FROM = U64(888)
-    RACE_ACCESSOR = U64(896)  # the last one, and the first one that may not be used; 0: there was none
+    RACE_ACCESSOR = U64(896)  # the last one, and the end of those reserved; 0: there was none
     RACE_ACCESSORS_END = U64(904)
-    BY_LANES = U64(920)  # whether warps may be diverged at barriers
-    # of clusters, or of CTAs that run by themselves: the next one in launch order that has not started, how many the grid has, how
-    # many will never start, and how often one was asked for
+    BY_LANES = U64(920)  # whether warps may arrive at barriers diverged
+    # of clusters, or of CTAs without cluster: the next one in launch order that has not started, how many the grid has, how many were
+    # cancelled, and the number of cancel requests
     FOLLOWING = U64(928)
     UNITS = U64(936)
     CANCELLED = U64(944)
     ASKED = U64(952)
-    ANSWER = U64(960)  # what a request for one is answered: 1 + its number, 0 if there was none
-    # host address of a bit for each word of global memory: whether it has been accessed; 0: words are not in batches. Of four bytes
-    # for each: the number of its batch, or ``Batches.LEFT``; and of the ``Batches``
+    ANSWER = U64(
+        960
+    )  # the response to a cancel request: 1 + the number of the cluster or CTA, 0 if none was left
+    # host addresses: of one bit per word of global memory, set after its first access (0: words are not in batches); of four bytes per
+    # word, the number of its batch or ``Batches.LEFT``; and of the ``Batches``
     RACE_BITS = U64(968)
     RACE_NUMBERS = U64(976)
     RACE_BATCHES = U64(984)
-    # the logarithm of the bytes of a word of global memory, as all these count them; and bytes, from RACE_FROM on, whose words may be
-    # in batches
+    # log2 of the bytes of a word of global memory, for all fields above; and the number of bytes from RACE_FROM on whose words may
+    # be in batches
     RACE_UNIT = U64(992)
     RACE_BATCHED = U64(1000)
     BYTES = 1008
 
 
 class Range(Record):
-    """Device addresses that programs may access: an allocation, or what the runtime made of the launch."""
+    """Device addresses that programs may access: an allocation, or memory that the launch itself set up."""
 
     START = U64(0)
     END = U64(8)
     KIND = U64(16)  # ``spaces.KINDS``
-    FLAGS = U64(24)  # 1 if initialised + 2 if the first access is to be told + 4 if the first store is
+    FLAGS = U64(24)  # 1: initialised; + 2: ``SAVE`` runs before the first access; + 4: before the first store
     BYTES = 32
 
 
@@ -213,7 +214,7 @@ class Breaches(Record):
 
 
 class Breach(Record):
-    """A breach of a rule that is noted; see ``isa.rules.Noted``."""
+    """A recorded breach of a rule; see ``isa.rules.Noted``."""
 
     RULE = U64(0)
     SITE = U64(8)
@@ -224,7 +225,8 @@ class Breach(Record):
 
 
 class Entry(Record):
-    """An entry of the stack of a warp: where its lanes go on, at most which lanes, where they reconverge, and what kind it is."""
+    """An entry of the SIMT stack of a warp: the block where its lanes continue, a mask that contains them, their reconvergence point,
+    and the kind."""
 
     PLACE = U32(0)
     MASK = U32(4)
@@ -242,35 +244,36 @@ class Cta(Record):
     Y = U64(16)
     Z = U64(24)
     SHARED = U64(32)
-    SHARED_SHADOW = U64(40)  # host address of the shadow of shared memory, as a distance from it
-    LOCAL = U64(48)  # local memory of all threads, one after the other
-    LOCAL_SHADOW = U64(56)  # distance, as above
+    SHARED_SHADOW = U64(40)  # offset from shared memory to its shadow, in host addresses
+    LOCAL = U64(48)  # local memory of all threads, thread after thread
+    LOCAL_SHADOW = U64(56)  # offset, as above
     STATES: Pointer[State] = Pointer(64)
-    POSITION = U64(72)  # of the visit: the warp that comes next
+    POSITION = U64(72)  # the next warp of this round
     LIVE_WARPS = U64(80)
-    RAN = U64(88)  # whether a warp ran since the scheduler was at the first one
+    RAN = U64(88)  # whether a warp ran in this round
     MARKED = U64(96)  # whether the shadow of shared memory is in use
-    # barriers at which warps have arrived, a bit each; from bit 16 on, at which lanes have, and that of the cluster
+    # a bit for each barrier at which warps have arrived; from bit 16 on for those at which single lanes have, and for the cluster's
     ACTIVE = U64(104)
     RANK = U64(112)  # in the cluster
-    WINDOW = U64(120)  # where its shared memory begins in the shared window
+    WINDOW = U64(120)  # start of its shared memory in the shared window
     BARRIERS = 128  # BARRIERS records
     CLUSTER: Pointer[Cluster] = Pointer(
         128 + 16 * 48
-    )  # host address of the Cluster record; 0: the CTA runs by itself
-    PRESENCE = U64(904)  # as ``clusters``: has not started, runs, has ended
+    )  # host address of the Cluster record; 0: the CTA is in no cluster
+    PRESENCE = U64(904)  # one of ``Presence``
     CLUSTERID = Array64(912)  # three i64
     WITHIN = Array64(936)  # %cluster_ctaid, three i64
     PHASES = U64(960)  # phases of mbarriers completed
-    AREAS = U64(968)  # host address of what activations of recursive functions keep, by warp
-    RACES: Pointer[Race] = Pointer(976)  # 0: races are not looked for
-    RACE_ROOM: Pointer[Race] = Pointer(984)  # the same, from the start of a CTA on
+    AREAS = U64(968)  # host address of the saved registers of recursive calls, by warp
+    RACES: Pointer[Race] = Pointer(976)  # 0: races are not checked
+    RACE_ROOM: Pointer[Race] = Pointer(984)  # the same record, reserved when the CTA starts
     TENSOR = U64(992)  # host address of its tensor memory, of 512 columns; 0: the program uses none
-    # of 32 columns a bit each: allocated. Whether it may allocate no more, and how many units each allocation has, by its first
+    # a bit for each allocated unit of 32 columns; whether the CTA has given up the right to allocate; units of each allocation, by its
+    # first unit
     TENSOR_UNITS = U64(1000)
     TENSOR_CLOSED = U64(1008)
     TENSOR_SIZES = Array8(1016)
-    # by barrier and warp, two u32: lanes that have arrived, and those of them that came without the rest of their warp
+    # by barrier and warp, two u32: lanes that have arrived, and those of them that arrived without the rest of their warp
     LANES = 1032
     LANES_BYTES = 16 * 32 * 8
     BYTES = LANES + LANES_BYTES
@@ -281,7 +284,7 @@ class Cluster(Record):
 
     SIZE = U64(0)  # CTAs
     LEFT = U64(8)  # those that have not ended
-    POSITION = U64(16)  # of the sweep: the CTA that comes next, by rank
+    POSITION = U64(16)  # the next CTA of this round, by rank
     LIVE = U64(24)  # warps that have not ended
     ARRIVED = U64(32)  # those that have arrived at the barrier
     PEERS: Pointers[Cta] = Pointers(40)  # host addresses of the Cta records, by rank
@@ -290,7 +293,7 @@ class Cluster(Record):
 
 
 class Presence:
-    """Whether a CTA of a cluster has been visited for the first time, and has ended."""
+    """Whether a CTA of a cluster has started, runs, or has ended."""
 
     WAITING = clusters.WAITING
     RUNNING = clusters.RUNNING
@@ -306,7 +309,7 @@ class Reach:
 
 
 class Barrier(Record):
-    """One CTA barrier; fields of eight bytes. Counts are in warps; where warps may be diverged ``ARRIVED`` is in threads."""
+    """One CTA barrier; fields of eight bytes. Counts are in warps; where warps may arrive diverged, ``ARRIVED`` counts threads."""
 
     ARRIVED = U64(0)
     EXPECTED = U64(8)  # 0: all warps that have not ended
@@ -337,36 +340,38 @@ class State(Record):
     INDEX = U32(60)
     STEPS = U64(64)  # warp instructions executed, i64
     DETAIL = U32(72)  # of an event
-    CULPRITS = U32(76)  # lanes that an error is about
-    WAITS = U32(80)  # entries of the stack that wait for other lanes
-    SLICE_SHIFT = U32(84)  # time slices are shortened by this many bits
+    CULPRITS = U32(76)  # lanes that caused an error
+    WAITS = U32(80)  # entries of the SIMT stack that wait for other lanes
+    SLICE_SHIFT = U32(84)  # the quantum is shifted right by this
     CLUSTER = U32(88)  # at the barrier of the cluster: 1 arrived, 2 it has completed since
     SEEN = U32(92)  # phases completed when the warp was suspended
-    EXPIRED = U32(96)  # 1: the wait gives up
-    COMMITS = U32(100)  # groups of products of its warpgroup that it has made
+    EXPIRED = U32(96)  # 1: the wait expires
+    COMMITS = U32(100)  # groups of products of its warpgroup that it has committed
     PRODUCTS = U32(104)  # of its warpgroup that it has executed
-    CALLS = U32(108)  # inside one another; counted in programs with recursive functions
-    # of the entry popped last: what its lanes have not taken back yet (see ``jit.codegen.recursion``), if < NO_AREA
+    CALLS = U32(108)  # depth of nested calls, counted in programs with recursive functions
+    # if < NO_AREA: the area of the last popped entry, whose registers are not restored yet (see ``jit.codegen.recursion``)
     AREA = U32(112)
-    FREE = U32(116)  # the first area that is free again; 0: none
-    AREAS = U32(120)  # those ever used
-    WANTED = U32(124)  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
-    FENCES = U32(128)  # before products of its warpgroup, to which it has come
-    SLICE_END = U32(132)  # the block at whose end the last time slice ended
+    FREE = U32(116)  # head of the list of freed areas; 0: none
+    AREAS = U32(120)  # number of areas ever used
+    WANTED = U32(
+        124
+    )  # the groups, or fences, that the warps of its warpgroup must have reached before it continues
+    FENCES = U32(128)  # fences before products of its warpgroup that it has executed
+    SLICE_END = U32(132)  # the block that ended with the last time slice
     SLICES = U32(136)  # time slices that ended in loops that may wait for other threads
     YIELDING = U32(140)  # ``YieldBits``
     HOLDS = U32(144)  # lanes whose predicate held at the aligned barrier where the warp is being gathered
-    GATHERED = U32(148)  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
-    BEGAN = U32(156)  # 1 + phases completed when it began to run, since it last stopped; 0: it has stopped
-    CONVERGING = U32(160)  # 1: an exchange is carried out for the lanes of a diverged warp
-    STOPS = U32(164)  # at ``Event.CONVERGE``: whether the path that ran has come to wait
-    # where warps are diverged at barriers, instead of ``CLUSTER``: lanes that have arrived at the barrier of the cluster, and lanes
-    # that do not know yet that theirs is complete
+    GATHERED = U32(148)  # id, warps and kind of that barrier
+    BEGAN = U32(156)  # 1 + phases completed when it resumed; 0: it is suspended
+    CONVERGING = U32(160)  # 1: an exchange runs for the lanes of a diverged warp
+    STOPS = U32(164)  # at ``Event.CONVERGE``: whether the running path has begun to wait
+    # where warps arrive at barriers diverged, instead of ``CLUSTER``: lanes that have arrived at the barrier of the cluster, and lanes
+    # that have not observed yet that it is complete
     CLUSTER_ARRIVED = U32(168)
     CLUSTER_PASSED = U32(172)
-    # u32 of each lane: the member mask that it gave where it waits, 0 after its operation; of a path that waits at a barrier of the
-    # CTA its number, and behind it the results: lanes whose predicate held, and ``BarrierResult``; of one that waits for the rest of
-    # its warp there number + kind << 8 + warps << 16
+    # u32 of each lane: the member mask of the operation where it waits, 0 after the operation; of a path that waits at a barrier of
+    # the CTA the barrier's number, after the barrier the results (lanes whose predicate held, and ``BarrierResult``); of a path
+    # that waits there for the rest of its warp number + kind << 8 + warps << 16
     MEMBERS = Array32(192)
     STACK = 320
     ENTRY = 16

@@ -1,4 +1,4 @@
-"""Records of the accesses of a site: its counters, what it accessed last, and what its accesses carried."""
+"""Records of the accesses of a site: counters, the last access, and the values that accesses load and store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 #: as ``counters.SITE_COLUMNS``, in columns and bytes
 SITE_COUNTERS = 15
 SITE_BYTES = 8 * SITE_COUNTERS
-#: whether a site read memory that nobody had written
+#: whether a site read memory that no store had written
 UNSEEN_BYTES = 8
 #: of a site, accesses that ran past an object: index of the CTA + 1 (0: there are none), warp · 32 + lane, address, bytes past it
 BEYOND_BYTES = 32
@@ -53,7 +53,7 @@ class ValueRow:
 
 
 class ValueShape(Record):
-    """An object of several axes."""
+    """The shape of an object of several axes."""
 
     START = U64(0)
     ROW = U64(8)  # bytes of the last axis
@@ -62,7 +62,7 @@ class ValueShape(Record):
 
 
 class Values:
-    """What accesses of a slot to one object carried: ``simt.value_records.Carried`` as compiled code keeps it."""
+    """The values that the accesses of a slot to one object transfer: ``simt.value_records.Carried`` in compiled code."""
 
     SLOT = 0
     SPACE = 8
@@ -73,8 +73,8 @@ class Values:
     NEGATIVE_ZEROS = 48
     NANS = 56
     SILENT = 64
-    COMPARES = 72  # HELD: stores are held against what is there; LOADED: loads against loads before
-    TRACKED = 80  # whether the shadow tells which bytes have been written
+    COMPARES = 72  # HELD: stores are compared with the memory's content; LOADED: loads with earlier loads
+    TRACKED = 80  # whether the shadow marks the written bytes
     LINE = 88
     LINE_INDEX = 96
     LINE_BASE = 104
@@ -86,17 +86,17 @@ class Values:
     SAMPLED = 144
     HIGHEST = 152  # hash that is sampled
     ROWS = 160  # in use
-    REDUCE = 168  # address of the function that takes rows into the sums
+    REDUCE = 168  # address of the function that adds rows to the sums
     SIZE = 176  # of the record
     MANY = 184  # whether the last chunk had more values than there is room for
     RELOADS = 192
-    #: how far from the first access along each axis one must be to draw the slope again (4 bytes each); 1: there is none yet
+    #: distance from the first access along each axis from which on an access updates the slope (4 bytes each); 1: there is none yet
     FARTHER = (216, 220, 224)
     ROW = 228  # elements of the object's last axis and of its last two (4 bytes each); 0: it has one
     PLANE = 232
     RUN = 236  # elements in which integers rise by the slope along the only axis (4 bytes)
-    SEEN = 240  # accesses since the function was drawn
-    TRIES = 248  # functions that were given up
+    SEEN = 240  # accesses since the function was fitted
+    TRIES = 248  # functions that were discarded
     # of each lane, words; 0 is neutral
     MINIMUM = 256
     MAXIMUM = 512
@@ -107,14 +107,15 @@ class Values:
     SQUARES = 1536
     REFERENCE = 1792  # that value
     SPREAD = 1800  # 0: there is none yet; NEAR; WIDE: a difference was more than that value
-    #: how accesses take part in dead stores (``simt.dead_stores``): 0 not; READS; OVERWRITES; STORES, which may be overwritten
+    #: role of the accesses in dead stores (``simt.dead_stores``): 0: none; READS; OVERWRITES; STORES, which may be overwritten
     TRACES = 1808
     DEAD = 1816  # bytes overwritten unread
     # the slot + 1 that overwrote most of them, if one overwrote the majority, and its lead (Boyer and Moore, 1981)
     OVERWRITER = 1824
     LEAD = 1832
-    TOUCHED = 1840  # where the epoch of the object's last store stands
-    # log2 of the parts of a word, if the first one stands for it where dead stores are sought; the next slots have the others
+    TOUCHED = 1840  # address of the epoch of the object's last store
+    # log2 of the parts of a word, where the slot of its first part checks the whole word for dead stores; the next slots are the
+    # other parts
     PARTS = 1848
     # 8 bytes each
     TOP = 1856
@@ -122,7 +123,7 @@ class Values:
     # of each row, lanes that have values (4 bytes), and indices of elements (4 bytes each)
     LANES = TOP_COUNTS + 8 * value_records.TOP
     INDICES = LANES + 4 * value_records.BATCHES
-    # DISTINCT_SLOTS words, and behind them those of rows
+    # DISTINCT_SLOTS words, then those of rows
     TABLE = INDICES + 4 * value_records.BATCHES * 32
     WORDS = value_records.DISTINCT_SLOTS + value_records.BATCHES * 32
     # values of LINE
@@ -133,7 +134,7 @@ class Values:
     NEAR = value_records.NEAR
     WIDE = value_records.WIDE
     TOP_SLOTS = value_records.TOP
-    #: of an entry of ``StoreShadow``: where the thread begins, and how the store spread over a word
+    #: of an entry of ``StoreShadow``: first bit of the thread, and how the store covers a word
     THREAD = store_shadow.StoreShadow.THREAD
     SPREADS = 3 << store_shadow.StoreShadow.SPREAD
     BYTES = store_shadow.StoreShadow.BYTES << store_shadow.StoreShadow.SPREAD
@@ -154,7 +155,7 @@ class Values:
 
 
 class ValueLoad:
-    """What a warp loaded from one object."""
+    """The last load of a warp from one object."""
 
     WARP = 0  # number in the launch + 1
     LANES = 8
@@ -169,22 +170,22 @@ class SiteCache(Record):
 
     START = U64(0)
     SPAN = U64(8)  # its bytes
-    TRACKED = U64(16)  # whether stores must be noted in its shadow
+    TRACKED = U64(16)  # whether stores must mark its shadow
     BYTES = 32
 
 
 class SharedShape(Record):
-    """The last access of a site to shared memory, whose wavefronts hold for the next one if its lanes are as far apart."""
+    """The last access of a site to shared memory; the next one has the same wavefronts if its lanes have the same distances."""
 
     DISTANCES = Array32(0)  # of the lanes, 32 × i32
     MASK = U32(128)
     RESULT = U64(136)  # wavefronts + 64 · ideal
-    #: 1, 2 + 4 · distance of the half warps: consecutive lanes, one address in each; 3: any addresses
+    #: 1 or 2, + 4 · distance of the half warps: consecutive lanes, or one address in each half; 3: any addresses
     KIND = U64(144)
 
 
 class GlobalShape(Record):
-    """The last access of a site to global memory; of loads, the words that it took lie apart from its sectors and lines."""
+    """The last access of a site to global memory; the words of a load are recorded apart from its sectors and lines."""
 
     SECTORS = Array64(0)  # distances of the lanes in sectors, and in lines, 32 × i64 each
     LINES = Array64(256)

@@ -1,4 +1,4 @@
-"""Numbers that compiled code and Python give one another: why a warp stops, what it waits for, and where it goes on."""
+"""Codes shared by compiled code and Python: why a warp stops, what it waits for, and where it continues."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ __all__ = [
 
 #: as reconvergence identity: the exit of function f is ``EXIT_CODE + f``
 EXIT_CODE = 1 << 30
-#: as place to continue: in block b behind the ``.sync`` instruction that begins it is ``SYNC_CODE + b``
+#: as block to continue at: after the ``.sync`` instruction at the start of block b is ``SYNC_CODE + b``
 SYNC_CODE = 3 << 28
-#: as place to continue: in block b behind the call or barrier that ends it is ``RETURN_CODE + b``
+#: as block to continue at: after the call or barrier at the end of block b is ``RETURN_CODE + b``
 RETURN_CODE = 1 << 29
-#: as place to continue: at the barrier that ends block b, whose operands have been noted, is ``GATHER_CODE + b``
+#: as block to continue at: the barrier at the end of block b, its operands already recorded, is ``GATHER_CODE + b``
 GATHER_CODE = 1 << 28
-#: as place to continue: at the wait on an mbarrier that begins block b, which has been counted, is ``WAIT_CODE + b``
+#: as block to continue at: the wait on an mbarrier at the start of block b, already counted, is ``WAIT_CODE + b``
 WAIT_CODE = 1 << 27
-#: as place to continue: at the exchange that begins block b, for the lanes of a diverged warp, is ``CONVERGE_CODE + b``
+#: as block to continue at: the exchange at the start of block b, for the lanes of a diverged warp, is ``CONVERGE_CODE + b``
 CONVERGE_CODE = 1 << 26
-#: from this bit on, the kind of an entry of the stack has the number of its area; of a path that waits, its ``Reason``; of a call
-#: that keeps nothing, ``NO_AREA`` + the number of the function
+#: from this bit on, the kind of a stack entry holds the number of its area; of a path that waits its ``Reason``; of a call that saves
+#: no registers ``NO_AREA`` + the number of the function
 AREA_SHIFT = 8
 KIND = (1 << AREA_SHIFT) - 1
-#: as reconvergence identity: the exit of the function whose call keeps area n is ``EXIT_CODE + NO_AREA + n``
+#: as reconvergence identity: the exit of the function whose call holds area n is ``EXIT_CODE + NO_AREA + n``
 NO_AREA = 1 << 16
-#: an instruction that is not a site: −1 − (its block << this | its place there)
+#: an instruction that is not a site: −1 − (its block << this | its position there)
 PLACE_SHIFT = 20
 #: instead of the lanes that wait: an error
 REFUSED = 1 << 32
-#: as place of an instruction in its block: the last one, which ends it
+#: as position of an instruction in its block: the terminator
 TERMINATOR = (1 << PLACE_SHIFT) - 1
 
 
 class BarrierResult:
-    """Bits of what a barrier at which warps may be diverged leaves to each lane."""
+    """Bits of the result that each lane receives from a barrier at which warps may arrive diverged."""
 
     COUNT = (1 << 16) - 1
     ANY = 1 << 16
@@ -75,7 +75,7 @@ class Reason:
 
 
 class Status:
-    """What a warp function returns, and what a visit of a CTA returns (there + 8: of the warp that needs Python)."""
+    """The result of a warp function, and of a scheduling round of a CTA (there + 8: of the warp that needs Python)."""
 
     DONE = 0
     BARRIER = 1
@@ -83,11 +83,11 @@ class Status:
     FAULT = 3
     EVENT = 4
     BLOCKED = 5
-    STUCK = 6  # of a cluster: none of its CTAs can go on
+    STUCK = 6  # of a cluster: none of its CTAs can continue
     SUSPENDED = 7
     GATHERS = 14
     WARPGROUP = 15
-    STOPPED = 16  # the next warp runs, and this one when its turn comes again
+    STOPPED = 16  # the next warp runs, and this one again in the next round
 
 
 class Wait:
@@ -127,9 +127,9 @@ class Event:
     DIVERGED = 17
     #: a matrix instruction without all lanes of its warp
     INCOMPLETE = 18
-    #: a call of a function of the system
+    #: a call of a system function
     SYSTEM = 19
-    #: operands that mean nothing
+    #: invalid operands
     MEANINGLESS = 20
     #: a product of a warpgroup that has fewer than four warps
     NO_WARPGROUP = 40
@@ -139,23 +139,23 @@ class Event:
     PATTERN = 42
     #: a warp that ended with more or fewer products than another of its warpgroup
     UNEVEN = 43
-    #: ``alloca`` without room, or ``stackrestore`` of a wrong value
+    #: ``alloca`` beyond the stack, or ``stackrestore`` of a wrong value
     ALLOCA = 21
-    #: arrives at the barrier of the cluster twice, or waits without having arrived
+    #: a second arrival at the barrier of the cluster, or a wait without an arrival
     CLUSTER_ORDER = 22
-    #: a handle that leads to no image of the kind wanted, or coordinates outside a surface
+    #: a handle of no image of the required kind, or coordinates outside a surface
     IMAGE = 23
-    #: too many nested calls, and no more room for local variables
+    #: too many nested calls, and local memory exhausted
     DEPTH = 50
     LOCALS = 51
-    #: lanes arrive at a barrier in code for warps that are diverged there
+    #: lanes arrive at a barrier in code for diverged warps
     ARRIVES = 52
-    #: an exchange has been carried out for the lanes of a diverged warp
+    #: an exchange has run for the lanes of a diverged warp
     CONVERGED = 53
-    #: all lanes of a ``.sync`` operation are there, at several instructions; ``DETAIL``: the number of one of their entries on the
-    #: stack; ``CULPRITS``: their member mask
+    #: all lanes of a ``.sync`` operation have arrived, at several instructions; ``DETAIL``: index of one of their stack entries;
+    #: ``CULPRITS``: their member mask
     CONVERGE = 54
-    #: no path of the warp can go on
+    #: no path of the warp can continue
     BLOCKED = 55
-    #: lanes at aligned barriers are to arrive without the rest of the warp, which is an error; ``CULPRITS``: those lanes
+    #: lanes would arrive at aligned barriers without the rest of the warp, an error; ``CULPRITS``: those lanes
     ARRIVES_DIVERGED = 56

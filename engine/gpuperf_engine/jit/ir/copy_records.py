@@ -1,4 +1,4 @@
-"""Bulk and tensor copies: tensor maps, the bits that say where a copy goes, and the instruction that a number of a copy means."""
+"""Bulk and tensor copies: tensor maps, flags of a copy, and the instruction of a copy's number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TensorMap(Record):
 
 
 class Bulk:
-    """Bits that say where a bulk copy goes, and the place in ``SCRATCH`` of the coordinates of tensor copies."""
+    """Flags of a bulk copy: its direction and destination; and the offset in ``SCRATCH`` of the coordinates of tensor copies."""
 
     FROM_GLOBAL = 1
     TO_GLOBAL = 2
@@ -46,28 +46,28 @@ class Bulk:
     MASKED = 8
     FOUR_ROWS = 16
     AGAIN = 32  # the same elements to a further CTA
-    ANSWER = 64  # to a request for another cluster, 16 bytes; of a multicast to all CTAs of the cluster
+    ANSWER = 64  # the 16-byte response to ``clusterlaunchcontrol.try_cancel``; of a multicast: to all CTAs of the cluster
     GENERIC = 128  # the addresses are generic ones
     EDGES = 2048  # the words are bytes at the ends that are left out: first eight bits, and the next
     REPORT = 12  # from this bit on: 1 + the place of the pattern in ``PATTERNS``
-    #: patterns of which the first element of 16 bytes is compared, by their digits, and one for single bytes
+    #: patterns, by hexadecimal digits, with which the first element of 16 bytes is compared, and one for single bytes
     PATTERNS = ("80000000", "8000", "80", "8", "ff")
     #: a tensor copy: the mode of the map that it takes, two bits from this one on
     MODE = 8
     PAIRED = 1024  # mbarriers in one of each two CTAs are signalled
     CURSOR = 6144
-    #: a tensor copy whose address, and whose sizes and strides, are operands; where the map is with these
+    #: a tensor copy whose address, and whose sizes and strides, are operands; the offset of the map with these values
     READDRESSED = 1 << 16
     RESIZED = 1 << 17
     CHANGED = 6400
     #: whether something is to be reported
     FOUND = 6528
-    #: places of these operands behind those of the coordinates
+    #: offsets of these operands from those of the coordinates
     BASE = 1024
     EXTENTS = 1280
     LOWER = 1920
     UPPER = 2432
-    #: or-ed to the number of a site where the fault is one of the mbarrier
+    #: or-ed to the number of a site where the mbarrier caused the fault
     SIGNALS = 1 << 40
 
 

@@ -1,4 +1,4 @@
-"""LLVM IR being written: a function, its basic blocks, and what stands in them."""
+"""Writes LLVM IR: functions, basic blocks and control flow."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["Emitter", "Loop", "Phi"]
 
 
 class Phi(Ref):
-    """A value that depends on where control comes from; ``come`` adds a way when its value is known."""
+    """The result of a ``phi``; ``come`` adds an incoming value."""
 
     __slots__ = ("_emitter", "_line")
     _emitter: Emitter
     _line: int
 
     def come(self, value: str | int, block: str = "") -> None:
-        """From ``block``, by default the one being written, comes ``value``."""
+        """Add the incoming ``value`` of ``block``, by default the current one."""
         lines = self._emitter.lines
         comma = "," if lines[self._line][-1] == "]" else ""
         lines[self._line] += f"{comma} [ {value}, %{block or self._emitter.block} ]"
 
 
 class Emitter(Instructions):
-    """The lines of one function, basic block by basic block; ``block`` is the label of the one being written."""
+    """The lines of one function, basic block by basic block; ``block`` is the label of the current one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class Emitter(Instructions):
         return f"{hint}.{self._counter}"
 
     def start(self, label: str) -> None:
-        """Begin a basic block; values splatted before stay usable only if it is dominated by them."""
+        """Begin a basic block. Earlier splats stay usable only if their block dominates it."""
         self.lines.append(f"{label}:")
         self.block = label
         self._first = len(self.lines)
 
     def go_on(self, longest: int) -> None:
-        """Go on in a new basic block if the one being written has more instructions than ``longest``."""
+        """Branch to a new basic block if the current one has more instructions than ``longest``."""
         if len(self.lines) - self._first > longest:
             self.enter(self.label("part"))
 
@@ -53,7 +53,7 @@ class Emitter(Instructions):
         self.lines.append(f"  br label %{label}")
 
     def enter(self, label: str) -> None:
-        """Go on in a new basic block."""
+        """Branch to a new basic block and make it the current one."""
         self.jump(label)
         self.start(label)
 
@@ -62,7 +62,7 @@ class Emitter(Instructions):
 
     @contextmanager
     def if_(self, test: str, hint: str = "then") -> Iterator[None]:
-        """What is written inside runs where an i1 holds."""
+        """The code written inside runs if the i1 is true."""
         inside, after = self.label(hint), self.label("after")
         self.branch(test, inside, after)
         self.start(inside)
@@ -71,7 +71,7 @@ class Emitter(Instructions):
 
     @contextmanager
     def while_(self, hint: str = "loop") -> Iterator[Loop]:
-        """What is written inside runs again and again, until ``Loop.until`` leaves."""
+        """The code written inside is a loop body; ``Loop.until`` writes its exit."""
         loop = Loop(self, hint)
         self.enter(loop.head)
         yield loop
@@ -80,7 +80,7 @@ class Emitter(Instructions):
 
     @contextmanager
     def count_to(self, count: int | Ref, hint: str = "loop") -> Iterator[Phi]:
-        """What is written inside runs for 0 to ``count`` − 1, at least once: the i64 that it is given."""
+        """The code written inside runs for each i64 from 0 to ``count`` − 1, at least once; yields that index."""
         before, head, done = self.block, self.label(hint), self.label(f"{hint}.done")
         self.enter(head)
         index = self.phi("i64", (0, before))
@@ -91,12 +91,12 @@ class Emitter(Instructions):
         self.start(done)
 
     def switch(self, value: Ref, otherwise: str, cases: Iterable[tuple[int, str]]) -> None:
-        """Jump to the label of a number."""
+        """Write a ``switch`` to the labels of ``cases``, by default to ``otherwise``."""
         listed = " ".join(f"{value.type} {number}, label %{label}" for number, label in cases)
         self.lines.append(f"  switch {value.type} {value}, label %{otherwise} [{listed}]")
 
     def phi(self, type: str, *ways: tuple[str | int, str]) -> Phi:
-        """A value by the block that control comes from; more ways may ``come``."""
+        """Write a ``phi`` of (value, block) pairs; ``Phi.come`` adds further ones."""
         phi = Phi(type, self.op(f"phi {type}" + ",".join(f" [ {value}, %{block} ]" for value, block in ways)))
         phi._emitter, phi._line = self, len(self.lines) - 1
         return phi
@@ -110,6 +110,6 @@ class Loop:
         self.head, self.body, self.done = (emitter.label(f"{hint}{end}") for end in ("", ".body", ".done"))
 
     def until(self, test: str) -> None:
-        """Leave where an i1 holds; what follows is the body."""
+        """Write the exit, taken if the i1 is true; the body follows."""
         self.emitter.branch(test, self.done, self.body)
         self.emitter.start(self.body)

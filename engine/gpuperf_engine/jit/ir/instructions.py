@@ -1,10 +1,11 @@
-"""Instructions of LLVM IR that give a value, or store one: arithmetic, vectors, memory, calls.
+"""Instructions of LLVM IR: arithmetic, vectors, memory, calls.
 
-``add(a, b)`` writes ``add i64 %n1, %n2``; what no method writes goes through ``op`` and ``do`` as text.
+``add(a, b)`` writes ``add i64 %n1, %n2``; ``op`` and ``do`` append other instructions as text.
 
 IR stays text: writing an instruction takes 0.3 µs as text and 0.6 µs by a method, compiling it without passes 11 µs in kernels and
 17 µs in the functions for accesses (CPU time of LLVM on a shared x86-64 host, 24,000 lines of ``examples/kernels``). Methods that
-write most lines join their parts and make their ``Ref`` in place: a call more, or a ``Ref`` in an f-string, takes half as long again.
+write most lines join their parts and construct their ``Ref`` inline: one more call, or a ``Ref`` in an f-string, takes half as long
+again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _new = str.__new__
 
 
 def _binary(word: str) -> Callable[[Instructions, Ref, str | int], Ref]:
-    """The method for an instruction on two operands of one type."""
+    """Return the method for an instruction with two operands of one type."""
     equals = f" = {word} "
 
     def write(self: Instructions, a: Ref, b: str | int) -> Ref:
@@ -46,7 +47,7 @@ def _binary(word: str) -> Callable[[Instructions, Ref, str | int], Ref]:
 
 
 def _cast(word: str) -> Callable[[Instructions, Ref, str], Ref]:
-    """The method for a conversion, element by element, to a scalar type."""
+    """Return the method for an element-wise conversion to a scalar type."""
     equals = f" = {word} "
 
     def write(self: Instructions, value: Ref, scalar: str) -> Ref:
@@ -61,7 +62,7 @@ def _cast(word: str) -> Callable[[Instructions, Ref, str], Ref]:
     return write
 
 
-#: what writes an instruction on two operands, and a conversion, by name
+#: methods for instructions with two operands, and for conversions, by name
 _BINARY = {word: _binary(word) for word in (
     "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "fadd", "fsub", "fmul", "fdiv",
 )}  # fmt: skip
@@ -69,7 +70,7 @@ _CAST = {word: _cast(word) for word in ("zext", "sext", "trunc", "sitofp", "uito
 
 
 class Instructions:
-    """The lines of one function. ``needs`` are the declarations of what it calls, by name."""
+    """The lines of one function. ``needs``: declarations of the functions it calls, by name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -80,14 +81,14 @@ class Instructions:
     # -- text ------------------------------------------------------------------------------------------------------------
 
     def op(self, text: str) -> str:
-        """Append an instruction with a result, and give its name."""
+        """Append an instruction with a result; return the result's name."""
         self._counter += 1
         name = f"%n{self._counter}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def ref(self, type: str, text: str) -> Ref:
-        """As ``op``, of a result of that type."""
+        """As ``op``; return the result as a ``Ref`` of the type."""
         self._counter += 1
         name = f"%n{self._counter}"
         self.lines.append(f"  {name} = {text}")
@@ -96,7 +97,7 @@ class Instructions:
         return result
 
     def named(self, name: str, type: str, text: str) -> Ref:
-        """As ``ref``, with a name that the whole function knows."""
+        """As ``ref``, with a fixed name for the result."""
         self.lines.append(f"  {name} = {text}")
         return Ref(type, name)
 
@@ -106,21 +107,21 @@ class Instructions:
             self.lines.append("  " + text)
 
     def give(self, value: Ref | None = None) -> None:
-        """Return, with a value or without."""
+        """Write a ``ret``, with a value or ``void``."""
         self.lines.append("  ret void" if value is None else f"  ret {value.type} {value}")
 
     def function(self, head: str, attributes: str = "nounwind") -> str:
-        """The lines as the body of a function; ``head`` is its result, name and parameters."""
+        """Return the IR of the function; ``head`` is its result type, name and parameters."""
         return "\n".join([f"define {head} {attributes} {{", *self.lines, "}", ""])
 
     # -- arithmetic ------------------------------------------------------------------------------------------------------
 
     def binary(self, word: str, a: Ref, b: str | int) -> Ref:
-        """The instruction of that name on two operands of one type."""
+        """Write the named instruction with two operands of one type."""
         return _BINARY[word](self, a, b)
 
     def cast(self, word: str, value: Ref, scalar: str) -> Ref:
-        """The conversion of that name, element by element, to a scalar type."""
+        """Write the named element-wise conversion to a scalar type."""
         return _CAST[word](self, value, scalar)
 
     add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
@@ -133,7 +134,7 @@ class Instructions:
         return self.xor(a, "true" if a.type == "i1" else "splat (i1 true)" if a.type.endswith(" i1>") else -1)
 
     def minus(self, a: Ref) -> Ref:
-        """The integer with the other sign."""
+        """Negate an integer."""
         return self.sub(Ref(a.type, "zeroinitializer" if a.type[0] == "<" else "0"), a)
 
     def icmp(self, word: str, a: Ref, b: str | int) -> Ref:
@@ -151,7 +152,7 @@ class Instructions:
         return self.ref(alike(a.type, "i1"), "".join(("fcmp ", word, " ", a.type, " ", a, ", ", b)))
 
     def all(self, tests: Iterable[Ref]) -> Ref:
-        """Whether all tests hold."""
+        """The ``and`` of all tests."""
         first, *others = tests
         for test in others:
             first = self.and_(first, test)
@@ -181,13 +182,13 @@ class Instructions:
         return result
 
     def raw(self, value: Ref, scalar: str) -> Ref:
-        """The bits, element by element, as another type of that size."""
+        """Bitcast element-wise to another scalar type of the same size."""
         return self.bitcast(value, alike(value.type, scalar))
 
     # -- vectors ---------------------------------------------------------------------------------------------------------
 
     def splat(self, value: Ref, lanes: int = LANES) -> Ref:
-        """A scalar in all elements."""
+        """Broadcast a scalar to all elements."""
         type = f"<{lanes} x {value.type}>"
         self._counter += 1
         one = f"%n{self._counter}"
@@ -196,14 +197,14 @@ class Instructions:
         return self.ref(type, f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer")
 
     def splatted(self, value: Ref) -> Ref:
-        """A scalar in all lanes, kept until ``forget``."""
+        """Broadcast a scalar to all lanes; the result is reused until ``forget``."""
         known = self._splats.get(value)
         if known is None:
             known = self._splats[value] = self.splat(value)
         return known
 
     def forget(self) -> None:
-        """A block that earlier values do not dominate begins."""
+        """Drop the cached splats, which do not dominate the block that begins."""
         self._splats.clear()
 
     def pick(self, vector: Ref, order: Iterable[int], other: str = "poison") -> Ref:
@@ -217,7 +218,7 @@ class Instructions:
         return self.ref(element_of(vector.type), f"extractelement {vector.type} {vector}, i32 {lane}")
 
     def member(self, record: Ref, index: int, type: str) -> Ref:
-        """``extractvalue``: one of the values that are returned together."""
+        """``extractvalue`` from a struct result."""
         return self.ref(type, f"extractvalue {record.type} {record}, {index}")
 
     def with_member(self, record: Ref, index: int, value: Ref) -> Ref:
@@ -225,7 +226,7 @@ class Instructions:
         return self.ref(record.type, f"insertvalue {record.type} {record}, {value.type} {value}, {index}")
 
     def bits(self, tests: Ref) -> Ref:
-        """A vector of i1 as an integer."""
+        """Bitcast a vector of i1 to an integer."""
         return self.bitcast(tests, f"i{count_of(tests.type)}")
 
     # -- memory ----------------------------------------------------------------------------------------------------------
@@ -240,7 +241,7 @@ class Instructions:
         return result
 
     def load_fixed(self, type: str, pointer: str, align: int = 0) -> Ref:
-        """Load what nobody changes while the function runs."""
+        """Load memory that does not change while the function runs (``invariant.load``)."""
         aligned = f", align {align}" if align else ""
         return self.ref(type, f"load {type}, ptr {pointer}{aligned}, !invariant.load !0")
 
@@ -249,11 +250,11 @@ class Instructions:
         self.lines.append("".join(("  store ", value.type, " ", value, ", ptr ", pointer, end)))
 
     def put(self, type: str, value: str | int, pointer: str, align: int = 0) -> None:
-        """Store an operand that does not know its type."""
+        """Store an untyped operand as ``type``."""
         self.store(typed(type, value), pointer, align)
 
     def place(self, base: str, offset: str | int) -> Ref:
-        """A pointer so many bytes behind another."""
+        """``base`` plus ``offset`` bytes, as a pointer."""
         self._counter += 1
         name = f"%n{self._counter}"
         self.lines.append("".join(("  ", name, " = getelementptr i8, ptr ", base, ", i64 ", str(offset))))
@@ -267,12 +268,12 @@ class Instructions:
         return self.ref("ptr", f"getelementptr {type}, ptr {base}, {of} {index}")
 
     def alloca(self, type: str, align: int = 0, name: str = "") -> Ref:
-        """Room on the stack; with a name (``%depth``) that the whole function knows."""
+        """Allocate on the stack; ``name`` (``%depth``) fixes the name of the pointer."""
         text = f"alloca {type}, align {align}" if align else f"alloca {type}"
         return self.named(name, "ptr", text) if name else self.ref("ptr", text)
 
     def at(self, base: str, offset: int) -> str:
-        """A pointer to a record's field, which is so many bytes behind its start. What is made a ``Ref`` takes twice as long."""
+        """A pointer to the field at ``offset`` of a record, as text: constructing a ``Ref`` takes twice as long."""
         if not offset:
             return base
         self._counter += 1
@@ -281,7 +282,7 @@ class Instructions:
         return name
 
     def field(self, base: str, offset: int, type: str = "i64", align: int = 0) -> Ref:
-        """The content of a record's field."""
+        """Load a record's field."""
         return self.load(type, self.at(base, offset), align)
 
     def set_field(self, base: str, offset: int, value: Ref, align: int = 0) -> None:
@@ -300,11 +301,11 @@ class Instructions:
         )
 
     def number(self, pointer: str) -> Ref:
-        """The address that a pointer is."""
+        """``ptrtoint`` to i64."""
         return self.ref("i64", "".join(("ptrtoint ptr ", pointer, " to i64")))
 
     def pointer(self, address: str) -> Ref:
-        """The pointer that an address is."""
+        """``inttoptr`` of an address."""
         return self.ref("ptr", f"inttoptr i64 {address} to ptr")
 
     # -- calls -----------------------------------------------------------------------------------------------------------
@@ -329,5 +330,5 @@ class Instructions:
         return self.ref(result, f"call {result} @{full}({given})")
 
     def run(self, name: str, arguments: Sequence[object]) -> Ref:
-        """Call a function of the runtime, which takes and gives numbers of 64 bits."""
+        """Call a function of the runtime; its parameters and result are i64."""
         return self.ref("i64", f"call i64 @{name}({', '.join(f'i64 {item}' for item in arguments)})")

@@ -1,7 +1,7 @@
 """Operands of LLVM IR: their text, and their types.
 
-An operand is its text (``%n7``, ``0``, ``splat (i32 4)``); a ``Ref`` knows its type as well. Where a vector meets a Python number, the
-number is meant for all its elements.
+An operand is its text (``%n7``, ``0``, ``splat (i32 4)``); a ``Ref`` also holds its type. Python numbers that are combined with
+vectors are broadcast to all elements.
 """
 
 from __future__ import annotations
@@ -69,42 +69,42 @@ def element_of(vector: str) -> str:
 
 @lru_cache(1024)
 def alike(type: str, scalar: str) -> str:
-    """A scalar type with the shape of another type: ``i1`` for ``<32 x i64>`` is ``<32 x i1>``."""
+    """Return the scalar type in the shape of another type: ``i1`` in the shape of ``<32 x i64>`` is ``<32 x i1>``."""
     return f"{type[: type.index('x')]}x {scalar}>" if type[0] == "<" else scalar
 
 
 @lru_cache(4096)
 def literal(type: str, number: int | str) -> str:
-    """A number as operand of that type: of a vector it stands for all elements."""
+    """Return a number as operand of the type, broadcast for a vector."""
     return f"splat ({element_of(type)} {number})" if type[0] == "<" else str(number)
 
 
 @lru_cache(4096)
 def constant(type: str, number: int | str) -> Ref:
-    """A number of that type, for all elements of a vector; of floating point as LLVM writes it (``1.0``, ``0x3E70000000000000``)."""
+    """Return a number of the type, broadcast for a vector; floating point as LLVM writes it (``1.0``, ``0x3E70000000000000``)."""
     return Ref(type, literal(type, number))
 
 
 def typed(type: str, value: str | int) -> Ref:
-    """A number, or an operand that does not know its type, as one that does."""
+    """Return a number or untyped operand as a ``Ref`` of the type."""
     return constant(type, value) if isinstance(value, int) else Ref(type, value)
 
 
 def numbers(scalar: str, values: Iterable[int]) -> Ref:
-    """A vector of numbers."""
+    """Return a constant vector."""
     texts = [f"{scalar} {value}" for value in values]
     return Ref(f"<{len(texts)} x {scalar}>", f"<{', '.join(texts)}>")
 
 
 @lru_cache(1024)
 def indices(order: tuple[int, ...]) -> tuple[int, str]:
-    """How many elements are picked, and which, as operand."""
+    """Return the mask of a ``shufflevector``: its length, and its text."""
     listed = ", ".join([f"i32 {index}" for index in order])
     return len(order), f"<{len(order)} x i32> <{listed}>"
 
 
 class Ref(str):
-    """An operand that knows its LLVM type."""
+    """An operand with its LLVM type."""
 
     __slots__ = ("type",)
     type: str

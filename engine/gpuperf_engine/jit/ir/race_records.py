@@ -1,4 +1,4 @@
-"""Records of the race detector: what is known of the order of accesses, of warps, CTAs and lines of memory."""
+"""Records of the race detector: vector clocks and epochs of warps and CTAs, and the accesses to lines and words of memory."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ __all__ = [
 
 
 class Race(Record):
-    """What is known of the order of accesses of one CTA's memory; see ``jit.runtime.races.clocks``.
+    """Clocks and shadows of one CTA's memory; see ``jit.runtime.races.clocks``.
 
-    Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier each,
-    or those of a warp that are waited for by groups, and, as one, all other CTAs (the last of their releases that is known), then the
-    ``wgmma`` of each warp: 128 of a CTA. In a cluster such 128 follow for each CTA, ``PEER`` bytes from one to the next, by its rank
-    xor that of the CTA whose clock it is.
+    A clock has one time of four bytes per agent, 128 in a CTA: the warps; the ``cp.async`` of each warp; the copies that signal one
+    mbarrier each, or those of one warp that complete by groups; all other CTAs as one agent (their last known release); the ``wgmma``
+    of each warp. In a cluster, a clock has 128 times for each CTA, with a stride of ``PEER`` bytes, indexed by the CTA's rank xor
+    the rank of the clock's CTA.
     """
 
-    NOW = U64(0)  # counts what orders anything
-    PLANES = U64(8)  # host address of the first of the shadows of shared memory, word for word
+    NOW = U64(0)  # number of operations that order accesses
+    PLANES = U64(8)  # host address of the first shadow of shared memory, word for word
     PLANE = U64(16)  # bytes of each
-    # how many agents of a CTA there are: its warps, until something is done asynchronously
+    # number of agents of a CTA: its warps, until the first asynchronous operation
     AGENTS = U64(24)
-    SLOTS = U64(32)  # mbarriers that are known
-    # from one time to the next: in a cluster the power of two from which on no rank is, else 1
+    SLOTS = U64(32)  # number of known mbarriers
+    # step from one time to the next: in a cluster the power of two that is above all ranks, else 1
     STEP = U64(40)
     CLOCK_BYTES = U64(48)
     RANK = U64(56)
@@ -54,24 +54,24 @@ class Race(Record):
     WARP = U64(72)
     MBARRIERS = U64(80)  # and of the mbarriers
     MBARRIER = U64(88)
-    JOINED_PEER = U64(96)  # whether a warp has learned of another CTA since all warps met
+    JOINED_PEER = U64(96)  # whether a warp has acquired from another CTA since the last barrier of all warps
     ROOM = U64(104)  # bytes of all clocks and records
     CTA: Pointer[Cta] = Pointer(112)
-    TWIN = U64(120)  # from a clock to what of it the async proxy sees; 0: it reads no shared memory
-    FENCED_PROXY = U64(128)  # whether a warp has let the async proxy see more since all warps met
-    WINDOW: Pointer[Window] = Pointer(
-        136
-    )  # 0: its accesses of global memory are not held against one another
+    TWIN = U64(
+        120
+    )  # offset from a clock to its copy for the async proxy; 0: the async proxy reads no shared memory
+    FENCED_PROXY = U64(128)  # whether a warp has executed a proxy fence since the last barrier of all warps
+    WINDOW: Pointer[Window] = Pointer(136)  # 0: races in global memory between its own warps are not checked
     SEGMENTS: Pointer[Segments] = Pointer(144)
     BULK_AGENTS = U64(
         160
-    )  # warps that have an agent for their groups of bulk copies, from the last one of mbarriers on down
-    AGAIN = U64(152)  # 1: times have begun anew; 2: and what was noted before is forgotten
+    )  # warps with an agent for their groups of bulk copies, counted down from the last agent of mbarriers
+    AGAIN = U64(152)  # 1: times have restarted; 2: and earlier records are cleared
     OLDEST = U64(
         168
-    )  # accessors of global memory (``Accessors``) below this one are from before times began anew
+    )  # accessors of global memory (``Accessors``) below this one are from before the restart of times
     CLOCKS = 192
-    # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
+    # clocks of the CTA, by number: its barriers, then those of releases by atomics and flags, and of releases to the cluster; of the
     # barrier of the cluster, and of its last completion
     EVERYTHING = 16
     EVERYWHERE = 17
@@ -80,67 +80,67 @@ class Race(Record):
     CLOCKS_COUNT = 20
     PEER = 1024
     MOST_MBARRIERS = 31
-    #: of the agents of mbarriers, how many may be those of bulk copies by groups instead
+    #: number of agents of mbarriers that may serve bulk copies by groups instead
     MOST_OF_BULK = 15
     # numbers of agents that are not warps
     OF_COPIES = 32
     OF_MBARRIERS = 64
     OF_OTHERS = 95
     OF_PRODUCTS = 96
-    # planes: epochs, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
+    # planes: epochs, and the details of each: site << 14 | warp << 9 | bytes of the word << 5 | lane
     WRITER = 0
     READER = 2
     OTHER = 4
     PLANES_COUNT = 6
     #: flag of epochs: atomic, or of an access that is ``volatile``, ``relaxed`` or stronger
     STRONG = 128
-    #: set in times of asynchronous agents, and of those of other CTAs: no barrier alone orders what they do
+    #: set in times of asynchronous agents and of agents of other CTAs: no barrier alone orders their accesses
     ASYNCHRONOUS = 1 << 23
     #: times beyond which shadows are cleared at a barrier of all warps, and checking ends
     LATE = 1 << 22
     LAST = (1 << 23) - 16
     EVER = (1 << 24) - 1
-    #: of a site: is checked; is strong; acquires; releases; to threads of its own CTA only, or of its own cluster of several CTAs
+    #: of a site: checked; strong; acquires; releases; scope is the own CTA only, or the own cluster of several CTAs
     CHECKED = 1
     IS_STRONG = 2
     ACQUIRES = 4
     RELEASES = 8
     NARROW = 32
     IN_CLUSTER = 256
-    #: reads through a texture or surface, which stores of the same launch need not reach
+    #: reads through a texture or surface, which need not see stores of the same launch
     IMAGE = 512
     #: reads shared memory by the async proxy
     ASYNC_PROXY = 64
-    #: accesses of global memory are held against those of other CTAs, and against those of other warps
+    #: accesses to global memory are checked against those of other CTAs, and against those of other warps
     AMONG = 16
     WITHIN = 128
     GLOBAL = AMONG | WITHIN
     ALL = (1 << 16) - 1
-    #: they are held against those of other CTAs word by word (``Word``), not line by line
+    #: they are checked against those of other CTAs by words (``Word``), not lines
     WORDS = 1 << 13
-    #: and some of the object are to a single byte, or to two
+    #: and some accesses to the object are of one byte or two
     OF_BYTES = 1 << 10
     OF_HALVES = 1 << 11
-    #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
+    #: offset in ``Context.SCRATCH`` of the addresses of up to 32 pieces of 16 bytes
     PLACES = 7168
     MOST_SITES = 1 << 18
-    #: in clusters, where what is behind an epoch has the CTA of the access from bit 28 on: its rank xor that of the memory
+    #: in clusters, where the details of an epoch have the CTA of the access from bit 28 on: its rank xor that of the memory
     MOST_SITES_IN_CLUSTER = 1 << 14
     BEHIND = (1 << 28) - 1
     #: of a finding (``RaceRow``)
     COLUMNS = 7
-    #: of accesses of global memory in clusters, instead of a CTA: its cluster << RANK_BITS | its rank
+    #: of accesses to global memory in clusters, instead of a CTA: its cluster << RANK_BITS | its rank
     RANK_BITS = 4
     RANK_PLACE = 28
     MOST_FOUND = 256
     RAW, WAR, WAW = 1, 2, 3
-    #: or-ed to the kind where the memory is global, where the last accesses of a CTA to the line were to other bytes, and where both
-    #: accesses are those of one CTA
+    #: or-ed to the kind: the memory is global; the last accesses of a CTA to the line were to other bytes; both accesses are of one
+    #: CTA
     FAR = 4
     NEAR_BY = 8
     OF_ONE = 32
-    #: or-ed to the kind where the accesses are ordered, but the later one is by the async proxy, which no fence lets see the other, or
-    #: through a texture or surface
+    #: or-ed to the kind: the accesses are ordered, but the later one is through a texture or surface, or by the async proxy without a
+    #: proxy fence after the earlier one
     UNFENCED = 16
 
 
@@ -151,62 +151,60 @@ class RaceClock(Record):
 
 
 class RaceMbarrier(Record):
-    """An mbarrier: clocks of its phase and, behind that, of those completed."""
+    """An mbarrier: the clock of its phase, then that of the completed phases."""
 
     ADDRESS = U64(0)
     ARRIVING = Array32(64)
 
 
 class RaceWarp(Record):
-    """What is known of the order of what a warp does."""
+    """Clock and epochs of a warp."""
 
     EPOCH = U64(0)  # of its accesses: time << 8 | agent
-    BASE = U64(
-        8
-    )  # epochs below this one are those of accesses that come before, unless they are asynchronous
+    BASE = U64(8)  # accesses with epochs below this one happened before, unless they are asynchronous
     FENCED = U64(16)  # whether it has executed a fence (1), and one whose scope is the cluster or more (2)
-    READ = U64(24)  # whether it has read what others may have released
-    COPIES = U64(32)  # time of the group of copies that is open; 0: none was made
+    READ = U64(24)  # whether it has read a value that others may have released
+    COPIES = U64(32)  # time of the open group of copies; 0: it has no copies
     GROUPS = U64(40)  # groups committed
-    PRODUCTS = U64(48)  # time of the group of ``wgmma`` that is open; 0: none was made
+    PRODUCTS = U64(48)  # time of the open group of ``wgmma``; 0: it has none
     RECORD: Pointer[Race] = Pointer(56)
-    MASK = U64(64)  # bits of an epoch that tell the agent
+    MASK = U64(64)  # bits of an epoch that identify the agent
     TURN = U64(72)  # rank xor that of the CTA whose shared memory is accessed
-    RING = Array64(80)  # when groups of copies were committed, the last ones
+    RING = Array64(80)  # times of the commits of the last groups of copies
     PRODUCTS_RING = Array64(304)  # and groups of ``wgmma``
     RING_SIZE = 28
-    KNOWN = Array32(528)  # epochs that were last found to come before, by a few bits of their agents
-    # bulk copies that read shared memory, by groups: time of the group that is open (0: none was made), groups committed, and the
-    # latest time of all groups up to each of the last ones
+    KNOWN = Array32(528)  # cache of epochs known to have happened before, by a few bits of their agents
+    # bulk copies that read shared memory, by groups: time of the open group (0: it has no copies), groups committed, and for each
+    # of the last groups the latest time of all groups up to it
     BULK = U64(592)
     BULK_GROUPS = U64(600)
     BULK_RING = Array64(608)
-    BULK_AGENT = U64(832)  # 0: it has made none
-    CLOCK = Array32(896)  # then that of the last fence
+    BULK_AGENT = U64(832)  # 0: it has issued none
+    CLOCK = Array32(896)  # its clock, then the clock at the last fence
 
 
 class Accessors(Record):
-    """Who accessed words of global memory: numbers of ``Accessor`` rows, which are in no order. The first one of a launch is beyond
-    all of earlier launches, so that nothing has to be cleared."""
+    """The agents that access words of global memory: the allocation of ``Accessor`` rows, which have no order. The rows of a launch
+    follow those of earlier launches, so that nothing has to be cleared."""
 
-    NEXT = U64(0)  # the first number that is free; host threads take so many at once
+    NEXT = U64(0)  # the first free number; a host thread reserves ``SOME`` at once
     SOME = 256
-    CELLS = U64(8)  # how many cells of shared words are in use
+    CELLS = U64(8)  # number of cells of shared words in use
     ROWS = 16
 
 
 class Accessor(Record):
-    """A warp, or a copy, between two times."""
+    """A warp, or an asynchronous copy, at one time of its clock."""
 
-    CTA = U32(0)  # the number of its CTA or cluster, of all launches
+    CTA = U32(0)  # number of its CTA or cluster, counted over all launches
     EPOCH = U32(4)
     BYTES = 8
 
 
 class Word(Record):
-    """What is known of the accesses to four bytes of global memory that are accessed as a whole, or to two or one if the launch
-    looks at narrower accesses (``Context.RACE_UNIT``), where CTAs cannot wait for one another. While one CTA has the word, its
-    last store and its last load: what is behind the epoch, and from bit 32 on the number of the accessor (``Accessors``), and
+    """The accesses to a word of global memory, where CTAs cannot wait for one another. A word has four bytes, or two or one if the
+    launch has narrower accesses (``Context.RACE_UNIT``), and is accessed as a whole. While only one CTA has accessed the word: its
+    last store and its last load, each as the details of the epoch, from bit 32 on the number of the accessor (``Accessors``), and
     flags."""
 
     STORED = U64(0)
@@ -214,23 +212,23 @@ class Word(Record):
     BYTES = 16
     BEHIND = (1 << 32) - 1
     NUMBERS = (1 << 27) - 1
-    #: of BYTES, the logarithm
+    #: log2 of BYTES
     POWER = 4
-    # flags of STORED: a thread looks at the words that are locked together, of which this is the first (the sign); several CTAs have
-    # accessed the word, and the lower half is the number of its cell; the window of the CTA knows of it, too; nobody has stored there;
-    # the store was atomic among all CTAs, or strong
+    # flags of STORED: this word and the following ones under the same lock are locked (the sign); several CTAs have accessed the word,
+    # and the lower half is the number of its cell; the window of the CTA has an entry for the word, too; there was no store; the store
+    # was atomic among all CTAs, or strong
     LOCKED = -(1 << 63)
     UNLOCKED = (1 << 63) - 1
     SHARED = 1 << 62
     WINDOWED = 1 << 61
     NONE = 1 << 60
     ATOMIC = 1 << 59
-    # of LOADED: nobody has loaded it (the sign); from this bit on, the bytes that held several values
+    # of LOADED: there was no load (the sign); from this bit on, the bytes that held several values
     NOTHING = -(1 << 63)
     DIFFERS = 59
     #: the number of the accessor with all flags but LOCKED
     FLAGGED = (1 << 31) - 1
-    #: bytes of the records of words that are locked together, and how many these are
+    #: bytes of the records of words under one lock, and their number
     LOCKS = 64
     TOGETHER = 4
     #: cells of words that several CTAs access
@@ -238,26 +236,26 @@ class Word(Record):
 
 
 class Batches(Record):
-    """What is known of words that the lanes of one instruction accessed at once, of a launch: ``Batch`` rows, numbered from 1 on in
-    the order of the accesses."""
+    """The ``Batch`` rows of a launch, numbered from 1 in the order of the accesses. A batch has the words that the lanes of one
+    instruction accessed at once."""
 
-    NEXT = U64(0)  # the first number that is free
-    NUMBERED = U64(8)  # the first one that ``Context.RACE_NUMBERS`` does not have
-    LOWEST = U64(16)  # the first and the last word that was accessed
+    NEXT = U64(0)  # the first free number
+    NUMBERED = U64(8)  # the first number that is not in ``Context.RACE_NUMBERS``
+    LOWEST = U64(16)  # the first and the last accessed word
     HIGHEST = U64(24)
-    ACCESSES = U64(32)  # accesses by warps that were looked at
-    # what ``Context.RACE_NUMBERS`` has, of words that are in no batch (any more): APART | the number of the launch, of all that have
-    # had this memory
+    ACCESSES = U64(32)  # checked accesses by warps
+    # the value in ``Context.RACE_NUMBERS`` of words that are in no batch (any more): APART | the number of the launch among all that
+    # used this memory
     LEFT = U64(40)
     APART = 1 << 31
     WORDS = 64  # of the instruction that runs, as those of a batch
-    # the last batch in each slot, by a hash of first words; or one of an earlier launch
+    # the last batch in each slot, by a hash of first words; may be one of an earlier launch
     LAST = Array32(64 + 4 * 32)
     SLOTS = 1 << 12
-    #: with all numbers
+    #: size of all numbers
     MOST = 1 << 22
-    # by batch: the numbers, in global memory, of the first word of each lane; rows; and of each lane 16 bits, one for each byte that
-    # held several values
+    # by batch: the index in global memory of the first word of each lane; rows; and 16 bits per lane, one for each byte that held
+    # several values
     PLACES = LAST + 4 * SLOTS
     PLACES_BYTES = 4 * 32
     ROWS = PLACES + MOST * PLACES_BYTES
@@ -271,37 +269,35 @@ class Batches(Record):
 
 
 class Batch(Record):
-    """A batch of words: their last store and their last load, as in ``Word``, without lanes and flags; 0: there was none. Where CTAs
-    may wait for one another, with numbers of segments instead of accessors."""
+    """A batch of words: their last store and their last load (0: none), as in ``Word`` but without lanes and flags. Where CTAs may
+    wait for one another, it has segments instead of accessors."""
 
     STORED = U64(0)
     LOADED = U64(8)
-    MASK = U32(
-        16
-    )  # the lanes whose words these are, each of COUNT words (at most 8, or 16 of lanes side by side)
+    MASK = U32(16)  # the lanes that accessed the words, COUNT words each (at most 8, or 16 of adjacent lanes)
     COUNT = U8(20)
-    LEFT = U8(21)  # whether any word has left
-    DIFFERING = U8(22)  # whether it is noted which bytes held several values
+    LEFT = U8(21)  # whether any word has left the batch
+    DIFFERING = U8(22)  # whether the bytes that held several values are recorded
     ATOMIC = U8(23)  # whether the store was atomic among all CTAs
-    BEFORE = U32(24)  # the batch before in the same slot; or a higher number
+    BEFORE = U32(24)  # the previous batch in the same slot; or a higher number
     BYTES = 32
-    #: lanes that are worth one
+    #: fewest lanes of a batch
     LEAST = 8
-    #: words of a lane whose bits lie in one byte
+    #: most words of a lane whose bits are in one byte
     WIDEST = 8
-    #: batches of a slot that are looked at
+    #: number of batches of a slot that a lookup visits
     NEAR = 8
 
 
 class Line(Record):
-    """A cell: what is known of the accesses to 64 bytes of global memory, or to a word that several CTAs access, by pairs of entries
-    (``LineEntry``): of those who stored and of those who loaded. The first pair is in the cell, so that a line that one warp accesses
-    takes no more room; the others are in its room (``LineRoom``), if they are in use."""
+    """A cell: the accesses to 64 bytes of global memory, or to a word that several CTAs access, in pairs of entries
+    (``LineEntry``): one of stores and one of loads. The first pair is in the cell, which suffices for a line that one warp
+    accesses; further pairs are in its room (``LineRoom``)."""
 
     LAUNCH = U32(0)  # ``RACE_FIRST`` of the launch
-    OWNER = U32(4)  # who alone has accessed the line, or SHARED; of a word the number of its line
+    OWNER = U32(4)  # the only CTA that has accessed the line, or SHARED; of a word the number of its line
     DIFFERS = U64(8)  # bytes that held several values
-    LOCK = 16  # a byte: whether it is held
+    LOCK = 16  # a byte: whether the lock is held
     FULL = U8(17)  # whether its room is in use
     PAIR = 18
     CELL = 64
@@ -314,13 +310,13 @@ class LineRoom(Record):
     """The room of a line or of a shared word."""
 
     STORED = U64(0)  # bytes to which any CTA stored
-    # the CTA to whose window the first pair belongs, as it was; 0: there is none, or it is there
+    # the CTA from whose window the first pair was copied; 0: none, or the pair is still in the window
     KEPT_OF = U32(8)
-    SUSPECT = U8(12)  # whether several CTAs met
+    SUSPECT = U8(12)  # whether CTAs may have accessed the same bytes of the line
     KEPT = 16
-    VALUES = 64  # in windows, what the CTA stored last; else what was there when the pair was kept
-    # ``RACE_FIRST`` of the launch << 32 | the highest number of a CTA in the entries of stores, and in those of loads, since all are
-    # in use: CTAs with higher ones change nothing there
+    VALUES = 64  # in windows, the bytes that the CTA stored last; else the memory's content when the pair was saved
+    # ``RACE_FIRST`` of the launch << 32 | the highest number of a CTA in the entries of stores, and in those of loads, once all are in
+    # use: CTAs with higher numbers do not change the entries
     STORERS = U64(VALUES + Line.BYTES)
     LOADERS = U64(STORERS + 8)
     MORE = LOADERS + 8  # further pairs
@@ -329,14 +325,14 @@ class LineRoom(Record):
 
 
 class LineEntry(Record):
-    """Accesses of a line by one agent, or by one CTA."""
+    """Accesses to a line by one agent, or by one CTA."""
 
-    # 0: nobody; the number of a CTA; of a segment; in windows, and while one CTA has the line, an epoch
+    # 0: none; the number of a CTA, or of a segment; in windows, and while only one CTA has accessed the line, an epoch
     WHO = U32(0)
-    BY = U32(4)  # what is behind the epoch of the last access
+    BY = U32(4)  # the details of the last access's epoch
     MASK = U64(8)  # bytes accessed
-    # where the last access lies in the line: its first byte, the logarithm of the bytes of a lane (``Line.BITS``: all are one lane's),
-    # and bytes in all − 1
+    # extent of the last access in the line: its first byte, log2 of the bytes of a lane (``Line.BITS``: all are of one lane), and all
+    # its bytes − 1
     AT = U16(16)
     STRONG = U8(18)  # 1 strong, 4 among the CTAs of a cluster too, 2 among all
     EPOCH = U32(19)  # of the last access
@@ -346,9 +342,9 @@ class LineEntry(Record):
 
 
 class Window(Record):
-    """Of a CTA, or of a cluster, that is of its first CTA: cells of its own for the lines of global memory that it accessed last, or
-    for words where these are looked at, with a tag each, the number of the CTA or cluster << 32 | whether it is a word << 31 | the
-    number of the line or word; and their rooms."""
+    """A cache of a CTA, or of a cluster (at its first CTA): cells for the lines of global memory that it accessed last, or for words
+    where the launch checks words, and their rooms. The tag of a cell is the number of the CTA or cluster << 32 | whether the cell is
+    a word << 31 | the number of the line or word."""
 
     LINES = 2048
     TAGS = Array64(LINES * Line.CELL)
@@ -357,23 +353,23 @@ class Window(Record):
 
 
 class LineAccess(Record):
-    """What the running warp does to global memory, at ``Context.SCRATCH`` + PLACE: of the instruction, and of one line."""
+    """The access of the running warp to global memory, at ``Context.SCRATCH`` + PLACE: of the instruction, and of one line."""
 
     CTA: Pointer[Cta] = Pointer(0)
-    RECORD = U64(8)  # host address of the ``Race`` record of the CTA, of clusters that of the first one; or 0
-    NUMBER = U64(16)  # of the CTA or cluster, of all launches
+    RECORD = U64(8)  # host address of the ``Race`` record of the CTA, or of the cluster's first CTA; or 0
+    NUMBER = U64(16)  # of the CTA or cluster, counted over all launches
     EPOCH = U64(24)  # in clusters as if the memory were that of the first CTA
     FLAGS = U64(32)  # of the site
     STRONG = U64(40)  # as ``LineEntry.STRONG``
     STORES = U64(48)  # 4, or 0: it loads
-    # what is stored, lane after lane, or 0, and where it would be stored if the line began there (up to 63 bytes before and behind the
-    # values can be read); bytes of a lane
+    # host address of the stored values, lane after lane, or 0; that of the value for the line's first byte (up to 63 bytes before and
+    # after the values are readable); bytes of a lane
     VALUES = U64(56)
     IMAGE = U64(64)
     SIZE = U64(72)
     INFO = U64(
         80
-    )  # what is behind the epoch: (in clusters, rank << 28 |) site << 14 | warp << 9 | the first lane
+    )  # the details of the epoch: (in clusters, rank << 28 |) site << 14 | warp << 9 | the first lane
     START = U64(88)  # device address of the first byte, and the bytes of the line as a mask
     MASK = U64(96)
     SHAPE = U64(104)  # as ``LineEntry.AT``
@@ -381,13 +377,13 @@ class LineAccess(Record):
     ACCESSOR = U64(120)  # its number among ``Accessors``
     BUFFER = 128  # of the bytes of a line
     PAIR = 256  # two entries of a line
-    BEFORE = U64(304)  # an accessor whose accesses come before this one; or 0
-    UNIT = U64(312)  # the logarithm of the bytes of a line, or of a word if words are looked at
+    BEFORE = U64(304)  # an accessor whose accesses happened before this one; or 0
+    UNIT = U64(312)  # log2 of the bytes of a line, or of a word if words are checked
     PLACE = 7424
 
 
 class Segment(Record):
-    """Accesses of global memory by one agent of a CTA between two releases. Numbers begin at 1."""
+    """Accesses to global memory by one agent of a CTA between two releases. Numbers begin at 1."""
 
     CTA = U32(0)  # in clusters its cluster << ``Race.RANK_BITS`` | its rank
     EPOCH = U32(4)
@@ -398,18 +394,18 @@ class Segment(Record):
 
 
 class RaceFindings(Record):
-    """The races that were found; ``COUNT`` ``RaceRow`` records follow."""
+    """The detected races; ``COUNT`` ``RaceRow`` records follow."""
 
     COUNT = U64(0)
     BYTES = 8
 
 
 class RaceRow(Record):
-    """A race that was found: of all with its sites and kind the one of the first CTAs."""
+    """A detected race: among all with its sites and kind, the one of the first CTAs."""
 
     KEY = U64(0)  # kind and sites
     CTA = U64(8)
-    BEFORE = U64(16)  # what is behind the epochs of both accesses
+    BEFORE = U64(16)  # the details of both epochs
     AFTER = U64(24)
     PLACE = U64(32)  # address (in clusters, from bit 32 on, 1 + the CTA that has it)
     COUNT = U64(40)
@@ -418,13 +414,13 @@ class RaceRow(Record):
 
 
 class Segments(Record):
-    """Of a CTA: by agent the first segment that was not released yet (0: there is none) and the last one."""
+    """Of a CTA: by agent the first segment that is not released yet (0: none) and the last one."""
 
     LISTS = Array32(0)
-    # whether a fence has not been followed by a strong write yet; and by warp, the epoch of the fence
+    # whether a fence precedes no strong write yet; and by warp, the epoch of the fence
     PENDING = U32(128 * 8)
     FENCES = Array32(PENDING + 4)
-    # by warp, the releases that there were at its last strong read, and the epoch of that
+    # by warp, the number of releases at its last strong read, and the epoch of that read
     READS = Array32(FENCES + 128)
     READ_AT = Array32(READS + 128)
     BYTES = READ_AT + 128 + 60

@@ -1,8 +1,8 @@
-"""Records at host addresses: their fields know where they lie and how wide they are.
+"""Records at host addresses: fields with an offset and a width.
 
-A field is an integer, its offset in bytes: so generated code and Python's ``struct`` take it. In the runtime's subset of Python
-(``jit.runtime.compile_python``) a ``Record`` is an address with a type, and ``state.MASK`` is what lies in the field, as an unsigned
-number of 64 bits; it can be assigned. ``state.MEMBERS[lane]`` is an element of an array.
+A field is an integer, its offset in bytes, so that generated code and Python's ``struct`` can use it. In the runtime's subset of
+Python (``jit.runtime.compile_python``) a ``Record`` is an address with a type, and ``state.MASK`` is the content of the field, as
+an unsigned number of 64 bits; it can be assigned. ``state.MEMBERS[lane]`` is an element of an array.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 class Field(int, Generic[_Content]):
-    """Where a field lies in its record, in bytes; ``BITS`` are those of it, or of an element."""
+    """The offset of a field in its record, in bytes; ``BITS``: the width of the field, or of an element."""
 
     BITS: ClassVar[int] = 64
 
@@ -72,11 +72,11 @@ class U8(Field[int]):
 
 
 class Pointer(Field[_Record]):
-    """The address of another record, whose type stands in the annotation: ``CTA: Pointer[Cta] = Pointer(312)``."""
+    """The address of another record; the annotation has its type: ``CTA: Pointer[Cta] = Pointer(312)``."""
 
 
 class Array(Field[list[_Content]]):
-    """Elements side by side."""
+    """Consecutive elements."""
 
 
 class Array64(Array[int]):
@@ -102,4 +102,4 @@ class Array8(Array[int]):
 
 
 class Pointers(Array[_Record]):
-    """Addresses of records, whose type stands in the annotation."""
+    """Consecutive addresses of records; the annotation has their type."""

@@ -1,4 +1,4 @@
-"""What the functions for ``tcgen05.mma`` work on: the record of one product, and room for its matrices, on each host thread."""
+"""The record of one ``tcgen05.mma`` product and the buffers of its matrices, one per host thread."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ __all__ = ["TensorWork"]
 
 
 class TensorWork(Record):
-    """Fields of eight bytes, for ``jit.runtime.tensor.products``; behind them the matrices.
+    """Fields of eight bytes, for ``jit.runtime.tensor.products``; the matrices follow.
 
-    First what is turned into numbers: ``COUNT`` elements of each of ``LINES`` lines from ``SOURCE`` on, to ``TARGET``, so many bytes
-    further for each line and element, and ``SPREAD`` more for every 16 lines. ``FORM`` and ``TABLE``: how they are stored, and what a
-    byte means. ``SCALES``: four bytes of each line, codes of ``SCALE_TABLE``, one for ``1 << SCALE_SHIFT`` elements. ``SIGN``: f64.
+    First the operands of the decoding: ``COUNT`` elements of each of ``LINES`` lines at ``SOURCE``, written to ``TARGET`` with a
+    stride for lines and one for elements, and ``SPREAD`` more bytes for every 16 lines. ``FORM`` and ``TABLE``: the encoding, and
+    the value of each byte. ``SCALES``: four bytes of each line, codes of ``SCALE_TABLE``, one for ``1 << SCALE_SHIFT`` elements.
+    ``SIGN``: f64.
 
-    Then what is summed up: numbers of ``DEPTH`` k in 128 lanes at ``LEFT``, of ``COLUMNS`` lines at ``RIGHT``, ``RIGHT_STEP`` bytes
-    each; D begins at ``D``, of which the lanes of four ``MASKS`` are written, is scaled by ``FACTOR`` (f64), or not read. ``KEPT``:
-    for each k four masks of lanes that have an element there; 0: all.
+    Then the operands of the product: A at ``LEFT`` (``DEPTH`` k, 128 lanes), B at ``RIGHT`` (``COLUMNS`` lines of ``RIGHT_STEP``
+    bytes) and D at ``D``, of which the lanes of four ``MASKS`` are written, and which is scaled by ``FACTOR`` (f64) or not read.
+    ``KEPT``: for each k four masks of the lanes whose element of A is not zeroed by sparsity; 0: all.
     """
 
     SOURCE = U64(0)
@@ -46,7 +47,7 @@ class TensorWork(Record):
     KEPT = U64(200)
     #: operations of all products so far, by ``isa.tensor_memory.WORK``
     OPERATIONS = Array64(208)
-    #: bytes of the lines of A and B, of A with its zeros, codes of scales
+    #: bytes of the lines of A and B, of A with the zeros of sparsity, codes of scales
     RAW_A = 320
     RAW_B = RAW_A + 128 * 64
     RAW_SPARSE = RAW_B + 256 * 64
@@ -56,7 +57,7 @@ class TensorWork(Record):
     NUMBERS_A = KEPT_MASKS + 128 * 16
     NUMBERS_B = NUMBERS_A + 128 * 128 * 8
     BYTES = NUMBERS_B + 256 * 128 * 8
-    #: where a lane's operands are, of eight bytes each: lanes follow each other
+    #: offset of the operands of the lanes, eight bytes per lane
     OPERAND_D = 0
     OPERAND_A = 256
     OPERAND_B = 512

@@ -1,12 +1,12 @@
-"""Values that write LLVM IR: applying a primitive to them appends instructions to the text of the current block.
+"""PTX values as LLVM IR: a primitive applied to them appends instructions to the current block.
 
-A value that is the same in all lanes is a scalar (``i32``), any other a vector (``<32 x i32>``); constants stay Python
-integers until they are used, so that constant operands fold. Types: integers and ``b`` types are ``iN``, ``f32`` and ``f64``
-are floating point, ``f16``/``bf16`` and packed types are held as ``iN`` of their bits, predicates are ``i1``.
+A uniform value (the same in all lanes) is a scalar (``i32``), any other a vector (``<32 x i32>``); constants stay Python
+integers until their first use, so that constant operands fold. Types: integers and ``b`` types are ``iN``, ``f32`` and ``f64``
+are floating point, ``f16``/``bf16`` and packed types are stored as ``iN`` of their bits, predicates are ``i1``.
 
-NaN results are *loose* (any payload) until their bits can be seen, where ``clean`` makes them canonical: arithmetic and
-comparisons do not distinguish NaNs, so chains of operations pay for it once. What LLVM lowers badly is a call of a runtime
-function (``vectors``).
+NaN results are *loose* (any payload) until an operation exposes their bits, where ``clean`` makes them canonical: arithmetic and
+comparisons do not distinguish NaNs, so a chain of operations needs one canonicalisation. Operations that LLVM lowers badly call a
+runtime function (``vectors``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLOAT_COMPARE = {
     "eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge",
     "equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "num": "ord", "nan": "uno",
 }  # fmt: skip
-#: text of constants, which are written anew at each use
+#: placeholder for the operand of constants, which each use writes again
 _CONSTANT = Ref("", "")
 #: the last operand of some intrinsics of LLVM: not poison for zero, or for the smallest number
 _NO = (constant("i1", "false"),)
@@ -67,7 +67,7 @@ class NativeValue(Value):
 
     @classmethod
     def of_bits(cls, writer: Emitter, pattern: int, type: ScalarType) -> NativeValue:
-        """A constant by its bit pattern."""
+        """Return the constant of a bit pattern."""
         return cls(writer, type, _CONSTANT, True, pattern & ((1 << type.bits) - 1))
 
     def constant(self, value: Number, type: ScalarType) -> NativeValue:
@@ -79,7 +79,7 @@ class NativeValue(Value):
         return NativeValue.of_bits(self.writer, pattern, type)
 
     def scalar(self) -> Ref:
-        """Operand of a uniform value as a scalar."""
+        """The scalar operand of a uniform value."""
         if self.number is None:
             return self.text
         kind = scalar_ll(self.type)
@@ -90,7 +90,7 @@ class NativeValue(Value):
         return constant(kind, self.number)
 
     def vector(self) -> Ref:
-        """Operand as a vector."""
+        """The operand as a vector."""
         if not self.uniform:
             return self.text
         kind = scalar_ll(self.type)
@@ -105,17 +105,17 @@ class NativeValue(Value):
         return self.scalar() if uniform else self.vector()
 
     def ll(self, uniform: bool | None = None) -> str:
-        """LLVM type, as the value is or as asked."""
+        """The LLVM type: scalar if ``uniform``, by default as the value is."""
         return (
             scalar_ll(self.type) if (self.uniform if uniform is None else uniform) else vector_ll(self.type)
         )
 
     def beside(self, type: ScalarType, text: str, uniform: bool, loose: bool = False) -> NativeValue:
-        """A new value beside this one."""
+        """Return a value in the same function as this one."""
         return NativeValue(self.writer, type, text, uniform, None, loose)
 
     def clean(self) -> NativeValue:
-        """This value with canonical NaNs."""
+        """Return this value with canonical NaNs."""
         if not self.loose:
             return self
         kind, uniform, to = self.type, self.uniform, self.writer
@@ -127,7 +127,7 @@ class NativeValue(Value):
         return self.beside(kind, to.select(test, canonical, self.text), uniform)
 
     def _may_hold_nan(self) -> bool:
-        """Whether there may be NaNs in it whose payload must stay."""
+        """Whether the value may contain NaNs whose payload must stay."""
         if self.loose or self.number is None:
             return not self.loose
         rest = (1 << (self.type.bits - 1)) - 1
@@ -146,7 +146,7 @@ class NativeValue(Value):
         return _HANDLERS[primitive](self, *others, **attributes)
 
     def _both(self, other: NativeValue) -> tuple[bool, Ref, Ref]:
-        """Whether both are uniform, and the operands that follow."""
+        """Return whether both values are uniform, and their operands, as scalars if so."""
         if self.uniform and other.uniform:
             return True, self.scalar(), other.scalar()
         return False, self.vector(), other.vector()
@@ -156,7 +156,7 @@ class NativeValue(Value):
         return NativeValue(self.writer, self.type, self.writer.binary(word, a, b), uniform)
 
     def _runtime(self, name: str, type: ScalarType, *others: NativeValue, loose: bool = False) -> NativeValue:
-        """A vector function of the runtime, applied to this and other values."""
+        """Call a vector function of the runtime with this and other values."""
         values = (self, *others)
         uniform = all(value.uniform for value in values)
         arguments = [(vector_ll(value.type), value.vector()) for value in values]
@@ -168,7 +168,7 @@ class NativeValue(Value):
     def _intrinsic(
         self, name: str, *others: NativeValue, tail: tuple[Ref, ...] = (), loose: bool = False
     ) -> NativeValue:
-        """An LLVM intrinsic whose operands and result have this value's type."""
+        """Call an LLVM intrinsic whose operands and result have this value's type."""
         values = (self, *others)
         uniform = all([value.uniform for value in values])
         operands = [value.scalar() if uniform else value.vector() for value in values]
@@ -485,7 +485,7 @@ class NativeValue(Value):
         return value._unit() if saturate else value
 
     def _quieted(self) -> NativeValue:
-        """The same value, its NaNs canonical when seen."""
+        """Return the same value with quiet NaNs: ``clean`` makes them canonical."""
         if self.number is not None:
             return self
         return self.beside(self.type, self.text, self.uniform, loose=True)
@@ -539,5 +539,5 @@ class NativeValue(Value):
         return result
 
 
-#: what writes each primitive
+#: method of each primitive
 _HANDLERS: dict[str, Callable[..., Value]] = {name: getattr(NativeValue, f"_{name}") for name in PRIMITIVES}

@@ -1,7 +1,7 @@
-"""Runtime functions on whole vectors: what LLVM would expand at great length at every use, written once each.
+"""Runtime functions on whole vectors, for operations that LLVM would expand to many instructions at every use.
 
-``vector_function("v_div_u32")`` is the IR of one of them. Names say what they do: ``v_div_s64``, ``v_add_f32_rz``,
-``v_cvt_f64_s32``, ``v_f32_bf16_rn`` … All are total: no trap, no poison, whatever the lanes hold.
+``vector_function("v_div_u32")`` is the IR of one of them. The name describes the operation: ``v_div_s64``, ``v_add_f32_rz``,
+``v_cvt_f64_s32``, ``v_f32_bf16_rn`` … All are total: no trap and no poison for any lane values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["vector_function"]
 
 
 def vector_function(name: str, wide: bool = False) -> str:
-    """The IR of a runtime function. ``wide``: the host has AVX-512. Raises ``KeyError`` for a name that means nothing."""
+    """Return the IR of a runtime function. ``wide``: the host has AVX-512. Raises ``KeyError`` for an unknown name."""
     parts = name.split("_")[1:]
     word = parts[0]
     if wide and word == "permute":
@@ -62,8 +62,8 @@ _Lane = Callable[[Emitter, list[Ref], list[Ref], Ref], Ref]
 
 
 def _lane_loop(name: str, result: str, given: list[Ref], compute: _Lane, *more: Ref) -> str:
-    """A loop over the lanes. ``compute`` gives the result of one from its values, where all lanes' values are, and its index;
-    ``more`` are parameters for itself."""
+    """Write a loop over the lanes. ``compute`` returns the result of a lane from its values, the pointers to all lanes' values, and
+    its index; ``more`` are parameters that only ``compute`` uses."""
     to = Emitter()
     to.start("entry")
     rooms = []
@@ -123,7 +123,7 @@ def _reversed(name: str, parts: list[str]) -> str:
 
 
 def _match(name: str, parts: list[str]) -> str:
-    """For each lane, the lanes of a mask that have its value."""
+    """Write ``match``: for each lane, the lanes of a mask with the same value."""
     given, mask = parameters(f"i{parts[0]}"), Ref("i32", "%m")
 
     def compute(to: Emitter, own: list[Ref], rooms: list[Ref], lane: Ref) -> Ref:
@@ -133,7 +133,7 @@ def _match(name: str, parts: list[str]) -> str:
 
 
 def _permute_wide(name: str) -> str:
-    """Two permutations of two registers, which look at 5 bits of each index."""
+    """Write a permutation as two ``vpermi2d`` on two registers each; the instruction uses 5 bits of each index."""
     to = Emitter()
     given = parameters("i32", "i32")
     (values, more), (low, high) = (

@@ -22,12 +22,12 @@ _SMALLEST_HALF = "0x3E70000000000000"
 
 
 def parameters(*kinds: str) -> list[Ref]:
-    """The parameters of a vector function, from the types of a lane."""
+    """Return the parameters of a vector function from the types of a lane."""
     return [Ref(lanes_of(kind), f"%{letter}") for kind, letter in zip(kinds, "abcd")]
 
 
 def vector_text(name: str, to: Emitter, value: Ref, *given: Ref) -> str:
-    """The IR of a vector function, which returns a value."""
+    """Return the IR of a vector function that returns ``value``."""
     to.give(value)
     head = f"{value.type} @{name}({', '.join(f'{item.type} {item}' for item in given)})"
     return "\n".join([*to.needs.values(), to.function(head)])
@@ -52,7 +52,7 @@ def extreme(name: str, parts: list[str]) -> str:
 
 
 def rounded(name: str, word: str, kind: str, mode: str) -> str:
-    """Arithmetic in a rounding mode; the processor's mode is restored."""
+    """Arithmetic in a rounding mode; the function restores the processor's mode."""
     ll = lanes_of(_LL[kind])
     given = parameters(*[_LL[kind]] * {"fma": 3, "sqrt": 1}.get(word, 2))
     operation = word if word in ("fma", "sqrt") else f"f{word}"
@@ -97,7 +97,7 @@ def widen(name: str) -> str:
 
 
 def narrow(name: str, source: str, target: str, mode: str) -> str:
-    """f32 or f64 in a narrower format."""
+    """f32 or f64 to a narrower format."""
     to = Emitter()
     (a,) = parameters(_LL[source])
     value = to.fpext(a, "double") if source == "f32" else a
@@ -106,7 +106,7 @@ def narrow(name: str, source: str, target: str, mode: str) -> str:
 
 
 def _finish(to: Emitter, bits: Ref, target: str) -> Ref:
-    """Encoded bits in i64 as the type in which values of that format are held."""
+    """Convert encoded bits in i64 to the type that stores values of the format."""
     if target == "f64":
         return to.raw(bits, "double")
     if target == "tf32":
@@ -160,13 +160,13 @@ def _encode(to: Emitter, bits: Ref, target: str, mode: str) -> Ref:
 
 
 def _significand(to: Emitter, magnitude: Ref, exponent: Ref) -> Ref:
-    """That of doubles, with the bit that is not stored."""
+    """Return the significand of doubles with its implicit bit."""
     normal = to.zext(to.icmp("ne", exponent, 0), "i64")
     return to.or_(to.and_(magnitude, (1 << 52) - 1), to.shl(normal, 52))
 
 
 def _largest(to: Emitter, infinity: int, negative: Ref, mode: str) -> Ref:
-    """What a magnitude beyond the format becomes."""
+    """Return the encoding of a magnitude beyond the format: infinity or the largest number."""
     type = lanes_of("i64")
     if mode in ("rm", "rp"):
         yes, no = (infinity, infinity - 1) if mode == "rm" else (infinity - 1, infinity)

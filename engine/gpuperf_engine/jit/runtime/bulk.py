@@ -1,7 +1,7 @@
 """Runtime of generated code: bulk copies, in pieces of 16 bytes.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. Addresses of shared memory are given as ``reach`` takes
-them. ``how``: bits of ``Bulk``.
+Written in the subset of ``compile_python`` and compiled, never run as Python. Addresses of shared memory are as in ``reach``. ``how``:
+bits of ``Bulk``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .races.shared_memory import race_range
 
 
 def count_bulk(context: Context, site: int, address: int, size: int, how: int, again: int) -> int:
-    """Count the units that a range touches; ``again``: the same bytes go to a further CTA."""
+    """Count the units that a range covers; ``again``: the same bytes go to a further CTA."""
     if context.COUNTING == 0 or size == 0:
         return 0
     waves = (size + 127) >> 7
@@ -47,7 +47,7 @@ def count_bulk(context: Context, site: int, address: int, size: int, how: int, a
 
 
 def mbarrier_of_copy(context: Context, cta: Cta, mbarrier: int, rank: int, how: int) -> int:
-    """Where the mbarrier lies that a copy signals."""
+    """Return the address of the mbarrier that a copy signals."""
     if how & Bulk.GENERIC:
         mbarrier = (mbarrier - context.SHARED_WINDOW - cta.WINDOW) & 4294967295
     if how & Bulk.MULTICAST:
@@ -69,7 +69,8 @@ def signal_copied(
     reported: int,
 ) -> int:
     """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is signalled (of a pair of CTAs the one
-    whose rank is odd or even as that of the mbarrier); ``reported``: and that it has a pattern which is reported. 1 if refused."""
+    whose rank is odd or even as that of the mbarrier); ``reported``: and that it has a pattern which is reported. Returns 1
+    if invalid."""
     if mbarriers == 0:
         return 0
     mbarrier = load64(mbarriers + lane * 8)
@@ -98,7 +99,7 @@ def bulk_checked(
     reads: int,
     writes: int,
 ) -> int:
-    """Look for races in bytes of shared memory that follow one another, where a copy moves all of them; ``reads`` and ``writes`` as
+    """Check for races in bytes of shared memory that follow one another, where a copy moves all of them; ``reads`` and ``writes`` as
     ``reach`` takes them. 16 if those that it reads need no other check, + 32 if those that it writes need none."""
     done = 0
     if how & Bulk.TO_GLOBAL:
@@ -137,7 +138,8 @@ def bulk_bytes(
     edges: int,
     reads: int,
 ) -> int:
-    """Some of 16 bytes: those with a bit in ``chosen``. Without ``edges`` all have been reached, at ``read_host``. 1 if refused."""
+    """Some of 16 bytes: those with a bit in ``chosen``. Without ``edges`` all have been reached, at ``read_host``. Returns 1 if
+    invalid."""
     index = 0
     while index < 16:
         if (chosen >> index) & 1:
@@ -153,7 +155,7 @@ def bulk_bytes(
 
 
 def cancel_following(context: Context) -> int:
-    """Take the next cluster in launch order that has not started, or CTA where these run by themselves: it never will."""
+    """Cancel the next cluster in launch order that has not started, or the next CTA in a launch without clusters."""
     number = context.FOLLOWING
     context.ASKED += 1
     context.ANSWER = 0
@@ -165,7 +167,7 @@ def cancel_following(context: Context) -> int:
 
 
 def put_answer(context: Context, host: int) -> int:
-    """What a request for another cluster is answered: 1 and the coordinates of its first CTA, or zeros."""
+    """Write the response to a cancel request: 1 and the coordinates of the cluster's first CTA, or zeros."""
     number = context.ANSWER
     store64(host, 0)
     store64(host + 8, 0)
@@ -196,7 +198,7 @@ def bulk_piece(
     combine: int,
     reads: int,
 ) -> int:
-    """Sixteen bytes at ``write_host``: an answer, combined, or copied where a bit is in ``chosen``. 1 if refused."""
+    """Sixteen bytes at ``write_host``: an answer, combined, or copied where a bit is in ``chosen``. Returns 1 if invalid."""
     if how & Bulk.ANSWER:
         put_answer(context, write_host)
     elif combine:
@@ -223,7 +225,7 @@ def bulk_move(
     combine: int,
 ) -> int:
     """One copy; ``bytes`` has the bits of those of each piece that are copied, ``edges`` bytes left out at the ends (eight bits
-    and the next), ``combine`` is the function of a reduction. 1 if refused."""
+    and the next), ``combine`` is the function of a reduction. Returns 1 if invalid."""
     reads = 8 + 1
     if how & Bulk.FROM_GLOBAL:
         reads = 8
@@ -299,7 +301,7 @@ def holds_pattern(
 def bulk_refused(
     context: Context, cta: Cta, site: int, lane: int, target: int, size: int, edges: int, how: int
 ) -> int:
-    """Whether a copy cannot be made, which is noted."""
+    """Whether a copy is invalid; records the error."""
     if size & 15:
         address = target
         if how & Bulk.TO_GLOBAL == 0:
@@ -346,7 +348,8 @@ def bulk_copy(
     combine: int,
     again: int,
 ) -> int:
-    """One copy to one CTA, with the mbarrier that it signals; ``again``: the same bytes have gone to another CTA. 1 if refused."""
+    """One copy to one CTA, with the mbarrier that it signals; ``again``: the same bytes have gone to another CTA. Returns 1 if
+    invalid."""
     to = target
     if how & Bulk.MULTICAST:
         to = in_rank(cta, target, rank)
@@ -368,7 +371,7 @@ def bulk_copy(
         first = counted + left
         host = first + context.ARENA
         if combine:
-            # as it has been reached, in the memory of one CTA, where races have been looked for
+            # valid, in the memory of one CTA, and already checked for races
             host = reach(context, cta, state, site, lane, source, 16, 16 + 8 + 1)
         call(context.VALUE_RANGE, context, first, size - left - (edges >> 8), host, bytes)
     if combine and how & Bulk.TO_GLOBAL:
@@ -390,7 +393,7 @@ def bulk_lanes(
     how: int,
     combine: int,
 ) -> int:
-    """One instruction, lane after lane; ``words`` are ranks of a multicast, or bits of the bytes to copy. 1 if refused."""
+    """One instruction, lane after lane; ``words`` are ranks of a multicast, or bits of the bytes to copy. Returns 1 if invalid."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -439,7 +442,7 @@ def bulk_lanes(
 def fill_lanes(
     context: Context, cta: Cta, state: State, site: int, mask: int, targets: int, sizes: int, generic: int
 ) -> int:
-    """``st.bulk``. 1 if refused."""
+    """``st.bulk``. Returns 1 if invalid."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

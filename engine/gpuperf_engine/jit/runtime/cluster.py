@@ -1,4 +1,4 @@
-"""Runtime of generated code: where a CTA is in its cluster, and which others it reaches.
+"""Runtime of generated code: the position of a CTA in its cluster, and accesses to shared memory of the others.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -11,7 +11,7 @@ from .intrinsics import unsigned_less
 
 
 def place_in_cluster(context: Context, cta: Cta, number: int) -> int:
-    """Coordinates of the CTA of that number, and of its cluster: CTAs are numbered cluster by cluster."""
+    """Set the coordinates of the CTA of that number, and of its cluster; CTAs are numbered cluster by cluster."""
     size = context.CLUSTER_CTAS
     cluster = number // size
     rank = number % size
@@ -33,8 +33,8 @@ def place_in_cluster(context: Context, cta: Cta, number: int) -> int:
 
 
 def breach(context: Context, cta: Cta, rule: int, site: int, lane: int, address: int) -> int:
-    """A lane breaks a rule: 1 if that is an error, else it is noted. Of each instruction the first breach in the CTA that comes first
-    is kept, whoever runs which CTAs."""
+    """Record that a lane breaks a rule; returns 1 if that is an error. Of each instruction, the record is the first breach in the
+    lowest CTA, whichever host threads run the CTAs."""
     if (context.STRICT >> rule) & 1:
         return 1
     table = context.NOTED
@@ -61,8 +61,8 @@ def breach(context: Context, cta: Cta, rule: int, site: int, lane: int, address:
 
 
 def cluster_cta(context: Context, cta: Cta, site: int, lane: int, address: int, arrives: int) -> Cta:
-    """The record of the CTA whose shared memory an address of the shared window lies in, if that CTA is one of the same cluster and
-    lets it be reached; else 0. ``address`` is that of ``.shared::cluster``: rank and offset; ``arrives``: at an mbarrier."""
+    """Return the CTA whose shared memory contains an address of the shared window, if it is in the same cluster and may be accessed
+    now; else 0. ``address`` is that of ``.shared::cluster``: rank and offset; ``arrives``: the access arrives at an mbarrier."""
     cluster = cta.CLUSTER
     rank = (address >> 24) - cta.RANK
     if rank == 0:

@@ -1,7 +1,7 @@
-"""Runtime of generated code: clusters of CTAs that run together.
+"""Runtime of generated code: the scheduler of clusters.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. A sweep visits each CTA of the cluster that has not
-ended, in order of rank.
+Written in the subset of ``compile_python`` and compiled, never run as Python. A sweep runs one scheduling round of each CTA of the
+cluster that has not ended, in order of rank.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .schedule import any_warp, begin, visit
 
 
 def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
-    """Make all CTAs of a cluster ready."""
+    """Initialise all CTAs of a cluster."""
     size = cluster.SIZE
     cluster.NUMBER = number
     cluster.LEFT = size
@@ -32,7 +32,7 @@ def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
 
 
 def visited(context: Context, cluster: Cluster, cta: Cta, status: int) -> int:
-    """Note the end of the visit of a CTA; 0 if it has not come to its end, or the CTA can never go on."""
+    """Record the end of a CTA's scheduling round; returns 0 if the round has not ended, or the CTA can never continue."""
     if status == Status.DONE:
         cta.PRESENCE = Presence.ENDED
         cluster.LEFT -= 1
@@ -43,9 +43,9 @@ def visited(context: Context, cluster: Cluster, cta: Cta, status: int) -> int:
 
 
 def visit_cluster(context: Context, cluster: Cluster) -> int:
-    """The rest of a sweep: from the CTA at ``POSITION`` on. Stops with the status of a CTA whose visit does not come to its end by
-    itself, then the one at ``POSITION``. Else gives DONE, SLICE_OVER, SUSPENDED where only waits on mbarriers are left, or STUCK where
-    none of the CTAs can go on."""
+    """Run the rest of a sweep, from the CTA at ``POSITION``. If the round of a CTA needs Python, stops with its status and the CTA
+    at ``POSITION``. Else returns DONE, SLICE_OVER, SUSPENDED if all CTAs wait and some wait on mbarriers, or STUCK if none of the
+    CTAs can continue."""
     rank = cluster.POSITION
     while rank < cluster.SIZE:
         cta = cluster.PEERS[rank]
@@ -73,8 +73,8 @@ def visit_cluster(context: Context, cluster: Cluster) -> int:
 
 
 def run_clusters(context: Context, cluster: Cluster, first: int, last: int) -> int:
-    """Clusters ``first … last − 1``, one after the other, as long as each comes to its end by sweeps in each of which a CTA ends or a
-    barrier completes; gives status + 16 · next number."""
+    """Run clusters ``first … last − 1``, one after the other, as long as in each sweep a CTA ends or a barrier completes; returns
+    status + 16 · next number."""
     while first < last:
         begin_cluster(context, cluster, first)
         status = Status.SLICE_OVER

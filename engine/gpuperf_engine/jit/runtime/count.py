@@ -31,7 +31,7 @@ def bump(context: Context, site: int, counter: int, amount: int) -> int:
 
 def count_sectors(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the wavefronts in the banks of L1, to a
-    site's counters; gives sectors + 64 · lines."""
+    site's counters; returns sectors + 64 · lines."""
     sectors = sectors_of(addresses, mask)
     bump(context, site, Counter.SECTORS, sectors & 63)
     bump(context, site, Counter.LINES, sectors >> 6)
@@ -69,7 +69,7 @@ def count_lanes(
 
 
 def in_window(context: Context, mask: int, addresses: int, window: int) -> int:
-    """The active lanes whose addresses lie in the shared or local window."""
+    """Return the active lanes whose addresses are in the shared or local window."""
     span = context.WINDOW_BYTES
     inside = 0
     while mask:
@@ -83,8 +83,8 @@ def in_window(context: Context, mask: int, addresses: int, window: int) -> int:
 def count_atomic(
     context: Context, site: int, mask: int, addresses: int, size: int, space: int, combined: int
 ) -> int:
-    """Count an atomic: lanes on one address are served one by one, in shared memory each in a wavefront of its own. ``combined``: in
-    global memory those of half a warp are one operation."""
+    """Count an atomic: the hardware serialises lanes of one address, in shared memory one wavefront each. ``combined``: in global
+    memory those of half a warp are one operation."""
     if context.COUNTING == 0 or mask == 0:
         return 0
     count_lanes(context, site, mask, addresses, size, space, 0)
@@ -106,7 +106,7 @@ def count_atomic(
 
 
 def count_targets(context: Context, mask: int, addresses: int, combined: int, most: int) -> int:
-    """Count lanes by their addresses, as ``simt.atomic_targets`` has it. ``most`` of them have one address."""
+    """Count lanes by their addresses, as ``simt.atomic_targets`` defines. ``most``: the most lanes with one address."""
     if most == bits_count(mask):
         target = target_of(context, mask, addresses)
         target.LANES = target.LANES + most
@@ -136,7 +136,7 @@ def count_targets(context: Context, mask: int, addresses: int, combined: int, mo
 
 
 def count_words(context: Context, start: int, end: int) -> int:
-    """Count a reduction by a bulk copy: it comes to each word of these bytes once."""
+    """Count a reduction by a bulk copy, one operation on each word of these bytes."""
     if context.COUNTING == 0 or context.TARGETS == 0:
         return 0
     word = start >> WORD_SHIFT
@@ -149,12 +149,12 @@ def count_words(context: Context, start: int, end: int) -> int:
 
 
 def target_of(context: Context, mask: int, addresses: int) -> Target:
-    """The slot of the address of the lowest lane, which has come to it."""
+    """Return the slot of the lowest lane's address, and count its access."""
     return slot_of(context, load64(addresses + trailing_zeros(mask) * 8) >> WORD_SHIFT)
 
 
 def slot_of(context: Context, word: int) -> Target:
-    """The slot of a word, which something has come to."""
+    """Return the slot of a word, and count an access to it."""
     target = Target(context.TARGETS + ((word * GOLDEN + OFFSET) >> SLOT_SHIFT) * Target.BYTES)
     known = target.WORD
     if known != word and known != MIXED:
@@ -163,7 +163,7 @@ def slot_of(context: Context, word: int) -> Target:
 
 
 def enter_word(target: Target, word: int) -> int:
-    """A slot has another word, or its first one."""
+    """Assign a slot to a word."""
     if target.WORD:
         target.WORD = MIXED
     else:
@@ -193,7 +193,7 @@ def count_windows(context: Context, site: int, mask: int, addresses: int, size: 
 
 
 def paired(mask: int, addresses: int, distance: int) -> int:
-    """Whether each active lane whose number differs from another's in the bit ``distance`` only has that one's address."""
+    """Whether lanes l and l xor ``distance`` have the same address, wherever both are active."""
     partners = ((mask >> 1) & 1431655765) | ((mask << 1) & 2863311530)
     if distance == 2:
         partners = ((mask >> 2) & 858993459) | ((mask << 2) & 3435973836)
@@ -201,7 +201,7 @@ def paired(mask: int, addresses: int, distance: int) -> int:
 
 
 def count_wavefronts(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
-    """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal."""
+    """Add the wavefronts of a shared access and their ideal number to a site's counters; returns wavefronts + 64 · ideal."""
     wavefronts = wavefronts_of(context, mask, addresses, size, loads, 0)
     bump(context, site, Counter.WAVEFRONTS, wavefronts & 63)
     bump(context, site, Counter.IDEAL, wavefronts >> 6)

@@ -1,7 +1,7 @@
 """Runtime of generated code: barriers of CTAs and clusters at which warps may be diverged.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. Lanes are counted as ``simt.barriers.Barriers`` and
-``simt.clusters.ClusterBarrier`` do; whether a barrier is complete is asked whenever a warp stops.
+``simt.clusters.ClusterBarrier`` do; the scheduler checks barriers for completion whenever a warp stops.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .waiting_paths import push_waiting, settle_waits, settled, tell_lanes, wait
 
 
 def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
-    """The running path arrives at a barrier; gives what ``settle`` does."""
+    """The running path arrives at a barrier; returns a result of ``settle``."""
     # one entry more, at most
     if context.ENTRIES <= state.DEPTH:
         return Status.EVENT + 8
@@ -55,21 +55,21 @@ def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
 
 
 def reason_of(kind: int) -> int:
-    """What paths wait for at a barrier of a ``State.BARRIER_KIND``."""
+    """Return the ``Reason`` of paths that wait at a barrier of a ``State.BARRIER_KIND``."""
     if kind == 4:
         return Reason.CLUSTER
     return Reason.BARRIER
 
 
 def arrive_at(context: Context, cta: Cta, state: State, lanes: int) -> int:
-    """Lanes of a warp arrive at the barrier in its header: whether they must wait, or ``REFUSED``, with the event."""
+    """Lanes of a warp arrive at the barrier in its header. Returns whether they must wait, or ``REFUSED`` with the event set."""
     kind = state.BARRIER_KIND
     if kind < 3:
         count_arrival(cta, state, lanes, state.LIVE & ~lanes)
         return kind != 1
     arrived = state.CLUSTER_ARRIVED
     passed = state.CLUSTER_PASSED
-    # whoever has arrived waits next, and the other way round
+    # after an arrival, a lane must wait before it arrives again, and vice versa
     wrong = lanes & (arrived | passed)
     waits = 0
     if kind == 4:
@@ -83,8 +83,8 @@ def arrive_at(context: Context, cta: Cta, state: State, lanes: int) -> int:
 
 
 def arrive_diverged(context: Context, cta: Cta) -> int:
-    """Nothing of a CTA can go on: lanes at aligned barriers arrive without the rest of their warps. Gives 0 if there are none, 1, or
-    what ``proceed`` returns if that is an error."""
+    """When nothing of a CTA can continue, lanes at aligned barriers arrive without the rest of their warps. Returns 0 if there are
+    none, 1 if they arrived, or a status of ``proceed`` if that is an error."""
     context.CTA = cta
     state = cta.STATES
     warp = 0
@@ -151,7 +151,8 @@ def arrive_diverged_warp(context: Context, cta: Cta, state: State) -> int:
 
 
 def settle_again(context: Context, cta: Cta, state: State, stops: int) -> int:
-    """Python has carried out an exchange of the warp that runs: what ``settle_waits`` gives, 0 where the warp has stopped."""
+    """Continue after Python executed an exchange of the running warp: returns the result of ``settle_waits``, 0 if the warp
+    stopped."""
     answer = settle_waits(context, cta, state, stops)
     if answer == Status.STOPPED + 8:
         if cta.ACTIVE >> 16:
@@ -161,7 +162,7 @@ def settle_again(context: Context, cta: Cta, state: State, stops: int) -> int:
 
 
 def count_arrival(cta: Cta, state: State, lanes: int, apart: int) -> int:
-    """Lanes arrive at a barrier of the CTA; ``apart`` are the others of their warp that live."""
+    """Lanes arrive at a barrier of the CTA; ``apart``: the other lanes of their warp that have not exited."""
     number = state.BARRIER_ID
     barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
     cell = cta + Cta.LANES + (number * 32 + state.INDEX) * 8
@@ -197,7 +198,7 @@ def arrive_at_cluster(context: Context, cta: Cta, state: State, kind: int, lanes
 
 
 def mark_cluster(cluster: Cluster, arrived: int) -> int:
-    """Note in all CTAs of a cluster whether lanes have arrived at its barrier."""
+    """Record in all CTAs of a cluster whether lanes have arrived at its barrier."""
     rank = 0
     while rank < cluster.SIZE:
         cta = cluster.PEERS[rank]
@@ -208,7 +209,7 @@ def mark_cluster(cluster: Cluster, arrived: int) -> int:
 
 
 def release_lanes(context: Context, cta: Cta) -> int:
-    """Let the lanes go on for whom a barrier is complete."""
+    """Release the lanes whose barrier is complete."""
     rest = cta.ACTIVE >> 16 & 65535
     while rest:
         number = trailing_zeros(rest)
@@ -221,7 +222,7 @@ def release_lanes(context: Context, cta: Cta) -> int:
 
 
 def is_complete(context: Context, cta: Cta, number: int) -> int:
-    """Whether all that a barrier of the CTA waits for have arrived."""
+    """Whether all threads that a barrier of the CTA expects have arrived."""
     barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
     expected = barrier.EXPECTED
     if expected:
@@ -237,7 +238,7 @@ def is_complete(context: Context, cta: Cta, number: int) -> int:
 
 
 def release_barrier(context: Context, cta: Cta, number: int) -> int:
-    """A barrier of the CTA is complete."""
+    """Complete a barrier of the CTA: reset it and release its lanes."""
     barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
     count = barrier.COUNT
     word = count
@@ -266,7 +267,7 @@ def release_barrier(context: Context, cta: Cta, number: int) -> int:
 
 
 def release_paths(context: Context, state: State, reason: int, number: int, word: int) -> int:
-    """The paths of a warp that wait for a reason, at a barrier of that number, can run; gives their lanes."""
+    """Make the paths of a warp that wait for a reason at the numbered barrier ready; returns their lanes."""
     depth = state.DEPTH
     released = 0
     while depth:
@@ -290,14 +291,14 @@ def release_paths(context: Context, state: State, reason: int, number: int, word
 
 
 def complete_cluster(context: Context, cta: Cta, cluster: Cluster) -> int:
-    """Let the lanes that wait at the barrier of the cluster go on if all have arrived; the others will find it complete."""
+    """If all lanes have arrived at the barrier of the cluster, release those that wait; for the others, it is complete."""
     if cluster_lacks(context, cluster):
         return 0
     race_complete_cluster(cluster)
     rank = 0
     while rank < cluster.SIZE:
         peer = cluster.PEERS[rank]
-        # paths that are chosen may keep something in the areas of their CTA
+        # selecting a path restores registers from the areas of its CTA
         context.CTA = peer
         state = peer.STATES
         warps = context.WARPS
@@ -313,7 +314,7 @@ def complete_cluster(context: Context, cta: Cta, cluster: Cluster) -> int:
 
 
 def pass_cluster(context: Context, cta: Cta, state: State) -> int:
-    """The barrier of the cluster is complete: what that means for a warp."""
+    """Update a warp after the barrier of the cluster completed."""
     passed = state.CLUSTER_PASSED | state.CLUSTER_ARRIVED
     state.CLUSTER_ARRIVED = 0
     mask = state.MASK
@@ -330,7 +331,7 @@ def pass_cluster(context: Context, cta: Cta, state: State) -> int:
 
 
 def cluster_lacks(context: Context, cluster: Cluster) -> int:
-    """Whether lanes that live have not arrived at the barrier of the cluster, or none live."""
+    """Whether some lane that has not exited has not arrived at the barrier of the cluster, or all lanes have exited."""
     lives = 0
     rank = 0
     while rank < cluster.SIZE:

@@ -213,7 +213,7 @@ def call(code: int, *given: int) -> int:
 
 
 def compare_swap(address: int, expected: int, value: int) -> int:
-    """Atomic compare and swap of a byte; gives the value found."""
+    """Atomic compare and swap of a byte; returns the value found."""
     raise NotImplementedError
 
 
@@ -223,7 +223,7 @@ def compare_swap64(address: int, expected: int, value: int) -> int:
 
 
 def add64(address: int, value: int) -> int:
-    """Add to such a number, atomically; gives the one before."""
+    """Add to such a number, atomically; returns the one before."""
     raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Runtime of generated code: matrices that descriptors point to.
+"""Runtime of generated code: matrices in shared memory, located by descriptors.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -19,7 +19,7 @@ def matrix_words(
 ) -> int:  # fmt: skip
     """Words of ``lines`` rows of A or columns of B, from ``first`` on: word w of line l to ``target + 4 (w pitch + l)``.
 
-    ``across``: 16-bit elements of one k lie together. Gives 1 if a line is longer than the pattern of swizzling. Source: manual,
+    ``across``: 16-bit elements of one k lie together. Returns 1 if a line is longer than the pattern of swizzling. Source: manual,
     "Matrix Descriptor Format" and "Strides".
     """
     start = (descriptor & 16383) << 4
@@ -35,7 +35,7 @@ def matrix_words(
         return 1
     race_products(context)
     ways = 8
-    # all warps of a warpgroup read the same B, and whoever waits for one of them waits for all
+    # all warps of a warpgroup read the same B, and a wait for one of them waits for all
     if first == 0 and state.INDEX & 3:
         ways = 8 + 16
     step = 1

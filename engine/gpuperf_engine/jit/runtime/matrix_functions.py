@@ -1,8 +1,8 @@
-"""Matrix instructions as runtime functions on whole vectors, one per opcode: their semantics are too long to stand at every use.
+"""Matrix instructions as runtime functions on whole vectors, one per opcode, as their code is too long to inline at every use.
 
 ``matrix_function("v_matrix_mma.sync.…")`` is the IR of one of them; it takes the elements of the sources and returns those of the
-destinations, and where the operands mean nothing, if the row says so. Operands that are constants stand behind the opcode, each
-after a stroke.
+destinations, and a mask of lanes with invalid operands, if the row defines one. Constant operands follow the opcode, each after a
+slash.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def matrix_function(name: str) -> str:
 
 
 def internal_functions(writer: Emitter) -> list[str]:
-    """What a function needs of others: declarations, and the vector functions that it calls."""
+    """Return the declarations and the vector functions that a function calls."""
     inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
     declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
     return [*dict.fromkeys([*declared, *inner])]

@@ -1,4 +1,4 @@
-"""Runtime of generated code: mbarrier objects (``isa.mbarriers`` says what their bits are).
+"""Runtime of generated code: mbarrier objects (``isa.mbarriers`` defines their bits).
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how`` are numbers of ``Mbarrier``, + 256 where
 addresses are generic, + 512 where they may be those of other CTAs of the cluster.
@@ -24,7 +24,7 @@ from .races.mbarriers import (
 def refuse_mbarrier(
     context: Context, site: int, lane: int, address: int, problem: int, word: int, amount: int
 ) -> int:
-    """Note the first operation that an object does not allow, for the message."""
+    """Record the first operation that an object does not allow, for the message."""
     if context.FAULTED == 0:
         context.FAULT_WORD = word
         context.FAULT_AMOUNT = amount
@@ -32,14 +32,14 @@ def refuse_mbarrier(
 
 
 def mbarrier_at(context: Context, cta: Cta, site: int, lane: int, address: int, how: int) -> int:
-    """Host address of one lane's object, or 0 after noting the fault; the CTA that has it is in ``OWNER``."""
+    """Return the host address of one lane's object, or 0 after recording the fault; sets ``OWNER`` to its CTA."""
     local = address
     if how & 256:
         local = address - context.SHARED_WINDOW
         if not unsigned_less(local, context.WINDOW_BYTES):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.NOT_SHARED, 0, 0)
     elif cta.CLUSTER:
-        # addresses of shared memory are given from the start of the CTA's own on
+        # addresses of shared memory are relative to the start of the CTA's own
         local = (local + cta.WINDOW) & 4294967295
     owner = cta
     offset = local
@@ -56,7 +56,7 @@ def mbarrier_at(context: Context, cta: Cta, site: int, lane: int, address: int, 
 
 
 def in_rank(cta: Cta, offset: int, rank: int) -> int:
-    """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    """Map an address of shared memory to the CTA of that rank; an address outside shared memory stays, and is invalid."""
     whole = (offset + cta.WINDOW) & 4294967295
     if offset >> 32 or whole >> 28:
         return offset
@@ -80,7 +80,7 @@ def most(word: int) -> int:
 def mbarrier_settle(
     context: Context, cta: Cta, host: int, arrivals: int, expected: int, transactions: int
 ) -> int:
-    """Store an object with these counts, in its next phase if nothing is pending any more."""
+    """Store an object with these counts, in its next phase if nothing is pending."""
     old = load64(host)
     phase = (old >> Mbarrier.PARITY) & 1
     waited = (old & COUNT_MAX) != 0 or ((old >> Mbarrier.TRANSACTIONS) & 2097151) != 1048576
@@ -104,7 +104,7 @@ def mbarrier_settle(
 def mbarrier_change(
     context: Context, cta: Cta, site: int, lane: int, address: int, how: int, count: int, moved: int
 ) -> int:
-    """One operation of one lane; ``moved`` are the transactions that it adds. Gives the object as it was, 0 where refused."""
+    """Perform the operation of one lane; ``moved``: the transactions that it adds. Returns the previous object, 0 if invalid."""
     host = mbarrier_at(context, cta, site, lane, address, how)
     if host == 0:
         return 0
@@ -164,7 +164,7 @@ def mbarrier_change(
 
 
 def mbarrier_report(context: Context, cta: Cta, site: int, lane: int, address: int, how: int) -> int:
-    """Note in an object that something is to be reported. 0 if refused."""
+    """Note in an object that something is to be reported. Returns 0 if invalid."""
     host = mbarrier_at(context, cta, site, lane, address, how)
     if host == 0:
         return 0
@@ -217,7 +217,7 @@ def mbarrier_multicast(
 def mbarrier_lanes(
     context: Context, cta: Cta, site: int, mask: int, addresses: int, counts: int, moved: int, how: int
 ) -> int:
-    """One instruction, lane after lane; the objects as they were take the place of the addresses. ``moved`` 0: no transactions."""
+    """Execute one instruction, lane after lane; the previous objects replace the addresses. ``moved`` 0: no transactions."""
     context.RACE_ARRIVED = 0
     while mask:
         lane = trailing_zeros(mask)
@@ -237,9 +237,9 @@ def mbarrier_lanes(
 def mbarrier_wait(
     context: Context, cta: Cta, state: State, site: int, mask: int, addresses: int, states: int, how: int
 ) -> int:
-    """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; or −1 if others have their turn
-    first, since the warp has completed a phase since it began to run. Whether something was reported takes the place of the
-    states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic, + 2048 relaxed."""
+    """Return the lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it expires; or −1 if the warp must yield
+    first, as it has completed a phase since it resumed. The report flags replace the states. ``how``: 1 if the operands are
+    parities, + 2 for conditional phases, + 256 generic, + 2048 relaxed."""
     rest = mask
     complete = 0
     while rest:

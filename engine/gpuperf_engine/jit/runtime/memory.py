@@ -1,4 +1,4 @@
-"""Runtime of generated code: where in host memory an access goes, whether it may go there, and what is noted of it.
+"""Runtime of generated code: address translation, checks and records of memory accesses.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
 parameters), 1 shared, 2 local, 3 generic.
@@ -29,7 +29,7 @@ from .races.shared_memory import race_at
 
 
 def find(context: Context, address: int) -> Range:
-    """Host address of the row of the last allocation that starts at or below an address; 0 if there is none."""
+    """Return the row of the last allocation that starts at or below an address; 0 if there is none."""
     table = context.TABLE
     low = 0
     high = context.TABLE_ROWS
@@ -45,7 +45,7 @@ def find(context: Context, address: int) -> Range:
 
 
 def refill(context: Context, site: int, address: int, size: int, writes: int) -> int:
-    """Point the cache of a site to the allocation that holds an access; 0 if none does or it may not be written."""
+    """Point the cache of a site to the allocation that contains an access; 0 if there is none or it is read-only."""
     row = find(context, address)
     if row == 0:
         return 0
@@ -67,7 +67,7 @@ def refill(context: Context, site: int, address: int, size: int, writes: int) ->
 
 
 def is_initialized(context: Context, row: Range, writes: int) -> int:
-    """Whether every byte of an allocation has been written. Somebody may be told of the first access to it, and of the first store."""
+    """Whether every byte of an allocation has been written. Calls ``SAVE`` before the first access to it, or the first store."""
     flags = row.FLAGS
     if flags & 2 or (flags & 4 and writes):
         call(context.SAVE, context.SAVE_RECORD, row, writes)
@@ -75,7 +75,7 @@ def is_initialized(context: Context, row: Range, writes: int) -> int:
 
 
 def fault(context: Context, site: int, lane: int, address: int, space: int) -> int:
-    """Note the first refused access for the message."""
+    """Record the first invalid access for the message."""
     if context.FAULTED:
         return 0
     context.FAULTED = 1
@@ -87,7 +87,7 @@ def fault(context: Context, site: int, lane: int, address: int, space: int) -> i
 
 
 def note(context: Context, address: int, size: int, how: int) -> int:
-    """Note which bytes of the arena are read and written, where the footprint is observed."""
+    """Record which bytes of the arena are read and written, if the launch tracks its footprint."""
     if how & 8 and context.READS:
         fill(context.READS + address, 1, size)
     if how & 4 and context.WRITES:
@@ -98,7 +98,7 @@ def note(context: Context, address: int, size: int, how: int) -> int:
 def beyond(
     context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
 ) -> int:
-    """Whether an access that no object holds whole may run into the padding behind one; notes it if so."""
+    """Whether an access that crosses the end of an object may read the padding after it; records it if so."""
     row = find(context, address)
     if row == 0:
         return 0
@@ -137,7 +137,7 @@ def beyond(
 
 
 def unseen(context: Context, site: int, shadow: int, size: int) -> int:
-    """Note if any of these bytes was never written."""
+    """Record if any of these bytes was never written."""
     index = 0
     while index < size:
         if load8(shadow + index) == 0:
@@ -147,7 +147,7 @@ def unseen(context: Context, site: int, shadow: int, size: int) -> int:
 
 
 def mark(shadow: int, size: int) -> int:
-    """Note that bytes were written."""
+    """Mark bytes as written."""
     index = 0
     while index < size:
         store8(shadow + index, 1)
@@ -158,9 +158,9 @@ def mark(shadow: int, size: int) -> int:
 def reach(
     context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
 ) -> int:
-    """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads + 16 if races in
-    shared memory have been looked for + 32 if the same lanes' first
-    and last one look for those in global memory."""
+    """Return the host address of one lane's access, or 0 after recording the fault. ``how``: space + 4 if it writes + 8 if it reads
+    + 16 if it is already checked for races in shared memory + 32 if the first and last of the same lanes check for those in global
+    memory."""
     space = how & 3
     offset = address
     if space == 3:
@@ -205,10 +205,10 @@ def reach(
 
 
 def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, size: int, how: int) -> int:
-    """Host address of an access of shared memory, of a CTA of the cluster; as ``reach``."""
+    """Return the host address of an access to shared memory of a CTA of the cluster; as ``reach``."""
     if cta.CLUSTER:
         if how & 3 == 1:
-            # addresses of shared memory are given from the start of the CTA's own on
+            # addresses of shared memory are relative to the start of the CTA's own
             offset = (offset + cta.WINDOW) & 4294967295
         remote = how & 3 == 3 or load8(context.REMOTE + site)
         if offset >> 24 != cta.RANK and not remote:
@@ -240,7 +240,7 @@ def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, 
 def reach_local(
     context: Context, cta: Cta, state: State, site: int, lane: int, offset: int, size: int, how: int
 ) -> int:
-    """Host address of the first word of an access of local memory; the next are 128 bytes further each. As ``reach``."""
+    """Return the host address of the first word of an access to local memory; the words have a stride of 128 bytes. As ``reach``."""
     limit = context.LOCAL_BYTES
     if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset) or (how & 12) == 12:
         return fault(context, site, lane, offset, 2)
@@ -270,8 +270,8 @@ def is_local(context: Context, address: int, space: int) -> int:
 
 
 def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: int) -> int:
-    """An access of shared memory whose unwritten words hold ``UNWRITTEN``; the shadow tells those to which just that was
-    stored. Unwritten words read as 0. Gives the host address to use."""
+    """Check an access to shared memory whose unwritten words have the pattern ``UNWRITTEN``; the shadow marks words to which the
+    program stored that value. Unwritten words read as 0. Returns the host address to use."""
     distance = cta.SHARED_SHADOW
     start = host & -4
     end = host + size
@@ -304,7 +304,8 @@ def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: in
 
 
 def phases_of(mask: int, size: int, together: int) -> int:
-    """How often some of the lanes are active whose accesses of ``size`` bytes are ``together`` bytes."""
+    """Count the groups of lanes with an active lane, where the accesses of a group (``size`` bytes per lane) have ``together``
+    bytes."""
     lanes = 32
     if size * 32 > together:
         lanes = together // size
@@ -320,8 +321,8 @@ def phases_of(mask: int, size: int, together: int) -> int:
 def reach_one(
     context: Context, cta: Cta, state: State, site: int, mask: int, address: int, size: int, how: int
 ) -> int:
-    """Host address of a load that all active lanes make from one place of the arena or of shared memory, never 0; counts it.
-    ``how``: space, + 4 where it is not counted."""
+    """Return the host address of a load of all active lanes from one address of the arena or of shared memory, never 0; counts the
+    load. ``how``: space, + 4 if the load is not counted."""
     host = 0
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     offset = address - cache.START
@@ -355,7 +356,7 @@ def reach_one(
 
 
 def near(context: Context, site: int, address: int, size: int, space: int) -> int:
-    """Host address of an access inside the allocation that the site's cache points to, else 0."""
+    """Return the host address of an access inside the allocation of the site's cache, else 0."""
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     offset = address - cache.START
     span = cache.SPAN

@@ -25,7 +25,7 @@ def store_parts(
     how: int,
     parts: int,
 ) -> int:
-    """Stores to global memory as of ``store_lanes``, only of the elements with a bit in ``parts``. 1 if refused."""
+    """Stores to global memory as of ``store_lanes``, only of the elements with a bit in ``parts``. Returns 1 if invalid."""
     size = width * count
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     while mask:
@@ -39,7 +39,7 @@ def store_parts(
             good = 1
             if span < size or unsigned_less(span - size, offset):
                 good = refill(context, site, address, size, 4)
-        # notes why not
+        # records the fault
         if good == 0 and reach(context, cta, state, site, lane, address, size, how) == 0:
             return 1
         left = parts

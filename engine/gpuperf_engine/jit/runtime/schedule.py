@@ -17,7 +17,7 @@ from .waiting_paths import settle
 
 
 def begin(context: Context, cta: Cta, index: int) -> int:
-    """Make a CTA ready: clean shared memory, all warps at the entry."""
+    """Initialise a CTA: unwritten shared memory, all warps at the entry."""
     wide = context.NCTAID[0]
     tall = context.NCTAID[1]
     cta.INDEX = index
@@ -75,7 +75,7 @@ def begin(context: Context, cta: Cta, index: int) -> int:
 
 
 def release(context: Context, cta: Cta, number: int) -> int:
-    """Let the warps that wait at a barrier go on, if all that it waits for have arrived."""
+    """Release the warps that wait at a barrier, if all expected warps have arrived."""
     barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
     expected = barrier.EXPECTED
     if expected == 0:
@@ -101,7 +101,7 @@ def release(context: Context, cta: Cta, number: int) -> int:
 
 
 def arrive(context: Context, cta: Cta, state: State) -> int:
-    """A warp at a barrier: note its arrival and predicate; it waits unless it only announces itself."""
+    """Record the arrival of a warp at a barrier, with its predicate; the warp waits unless it only arrives (``.arrive``)."""
     if state.BARRIER_KIND >= 3:
         return at_cluster(context, cta.CLUSTER, state)
     number = state.BARRIER_ID
@@ -139,7 +139,7 @@ def at_cluster(context: Context, cluster: Cluster, state: State) -> int:
 
 
 def release_cluster(context: Context, cluster: Cluster) -> int:
-    """Let the warps that wait at the barrier of the cluster go on, if all have arrived; the others will find it complete."""
+    """If all warps have arrived at the barrier of the cluster, release those that wait; for the others, it is complete."""
     arrived = cluster.ARRIVED
     if arrived == 0 or arrived < cluster.LIVE:
         return 0
@@ -165,7 +165,7 @@ def release_cluster(context: Context, cluster: Cluster) -> int:
 
 
 def ended(context: Context, cta: Cta, state: State) -> int:
-    """A warp has ended: barriers that wait for all warps wait for one less."""
+    """Record the end of a warp: barriers of all warps expect one less."""
     cluster = cta.CLUSTER
     if cluster:
         if state.CLUSTER == 1:
@@ -182,7 +182,7 @@ def ended(context: Context, cta: Cta, state: State) -> int:
 
 
 def warpgroup_complete(context: Context, state: State, field: int) -> int:
-    """Whether the other warps of its warpgroup have come to what a warp waits for: by that field of their states."""
+    """Whether the other warps of the warpgroup have reached the count that the warp waits for, in that field of their states."""
     index = state.INDEX
     size = context.STATE_BYTES
     wanted = state.WANTED
@@ -200,7 +200,7 @@ def warpgroup_complete(context: Context, state: State, field: int) -> int:
 
 
 def visit(context: Context, cta: Cta) -> int:
-    """Give every warp of the CTA a time slice, and run them until each has ended, waits, or has used it up."""
+    """Run a scheduling round: every warp of the CTA runs until it ends, waits, or its quantum expires."""
     warps = context.WARPS
     state = cta.STATES
     while warps:
@@ -215,7 +215,7 @@ def visit(context: Context, cta: Cta) -> int:
 
 
 def stopped(context: Context, cta: Cta, state: State, status: int) -> int:
-    """Note why a warp does not run on; 0 if it needs Python."""
+    """Record why a warp stopped; returns 0 if it needs Python."""
     if status == Status.DONE:
         state.WAIT = Wait.DONE
         ended(context, cta, state)
@@ -237,7 +237,8 @@ def stopped(context: Context, cta: Cta, state: State, status: int) -> int:
 
 
 def proceed(context: Context, cta: Cta) -> int:
-    """Go on with a visit: through the warps in index order, again and again. Stops where a warp needs Python; that warp comes next."""
+    """Continue a scheduling round: run the warps in index order, repeatedly. Stops if a warp needs Python; that warp is the next
+    one."""
     warps = context.WARPS
     size = context.STATE_BYTES
     code = context.WARP_CODE
@@ -300,8 +301,8 @@ def proceed(context: Context, cta: Cta) -> int:
 
 
 def arrive_if_blocked(context: Context, cta: Cta) -> int:
-    """No warp of a CTA can run: 1 if lanes at aligned barriers have arrived without the rest of their warps, which they do if nothing
-    else can go on; else what ``proceed`` returns."""
+    """When no warp of a CTA can run, lanes at aligned barriers arrive without the rest of their warps: returns 1 if there were any,
+    else a status of ``proceed``."""
     status = waiting_status(context, cta)
     if status == Status.BLOCKED and context.BY_LANES and any_warp(context, cta, Wait.CLUSTER) == 0:
         some = arrive_diverged(context, cta)
@@ -323,7 +324,7 @@ def any_warp(context: Context, cta: Cta, wait: int) -> int:
 
 
 def waiting_status(context: Context, cta: Cta) -> int:
-    """What the warps of a CTA are at when none of them can run now."""
+    """Return the status of a CTA of which no warp can run now."""
     if cta.LIVE_WARPS == 0:
         return Status.DONE
     state = cta.STATES
@@ -340,7 +341,7 @@ def waiting_status(context: Context, cta: Cta) -> int:
 
 
 def expire(context: Context, cta: Cta) -> int:
-    """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
+    """Expire waits on mbarriers and at fences for a warpgroup; returns whether there were any."""
     warps = context.WARPS
     state = cta.STATES
     expired = 0
@@ -356,13 +357,13 @@ def expire(context: Context, cta: Cta) -> int:
 
 
 def unsettled(context: Context, cta: Cta, state: State) -> int:
-    """What stands for the functions that look after paths that wait until these are loaded: programs that leave a warp for paths need
-    them, so Python finds that this one should not have."""
+    """Placeholder for the functions of waiting paths until these are loaded. Programs with waiting paths load them first, so a call of
+    this one is an error, which Python reports."""
     return Status.EVENT + 8
 
 
 def run(context: Context, cta: Cta, first: int, last: int) -> int:
-    """CTAs ``first … last − 1``, one after the other, as long as each ends in one visit; gives status + 16 · next index."""
+    """Run CTAs ``first … last − 1``, one after the other, as long as each ends in one round; returns status + 16 · next index."""
     while first < last:
         begin(context, cta, first)
         status = visit(context, cta)

@@ -1,7 +1,7 @@
-"""Runtime of generated code: the stack of paths in a warp's state, and the moves that the SIMT stack makes on it.
+"""Runtime of generated code: operations of the SIMT stack on the entries in a warp's state.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``simt.stack.SimtStack`` on the
-stack in a warp's state, with the same outcome; entries are numbered from 1, bottom first, and 0 stands for the outermost group.
+Written in the subset of ``compile_python`` and compiled, never run as Python. These are the operations of ``simt.stack.SimtStack``,
+with the same results; entries are numbered from 1, bottom first, and 0 stands for the outermost group.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .waiting_paths import waits_for
 
 
 def entry_at(state: State, number: int) -> Entry:
-    """Address of an entry of the stack."""
+    """Return the address of an entry of the stack."""
     return Entry(state + State.STACK + (number - 1) * State.ENTRY)
 
 
@@ -30,7 +30,7 @@ def opens(state: State, number: int) -> int:
 
 
 def point_of(state: State, number: int) -> int:
-    """Where the lanes of a group converge: a reconvergence point, or the exit of a function."""
+    """Return the reconvergence point of a group, or the exit of its function."""
     entry = entry_at(state, number)
     if kind_of(state, number) == CALL_FRAME:
         return EXIT_CODE + (entry.KIND >> AREA_SHIFT ^ NO_AREA)
@@ -38,12 +38,12 @@ def point_of(state: State, number: int) -> int:
 
 
 def owner_of(context: Context, number: int) -> int:
-    """The group of an entry, as ``look`` found it."""
+    """Return the group of an entry, as ``look`` recorded it."""
     return load32(context.SCRATCH + number * 4)
 
 
 def look(context: Context, state: State) -> int:
-    """Note the group of each entry: the innermost open one whose point is its own."""
+    """Record the group of each entry: the innermost open one with the entry's reconvergence point."""
     owners = context.SCRATCH
     depth = state.DEPTH
     number = 1
@@ -58,14 +58,14 @@ def look(context: Context, state: State) -> int:
 
 
 def innermost(context: Context, state: State, number: int) -> int:
-    """The innermost group that is open behind an entry."""
+    """Return the innermost group that is open after an entry."""
     if number and not opens(state, number):
         return owner_of(context, number)
     return number
 
 
 def turn_round(state: State, first: int, middle: int, end: int) -> int:
-    """Entries from ``middle`` to before ``end`` come before those from ``first`` to before ``middle``."""
+    """Rotate entries: those in [``middle``, ``end``) move before those in [``first``, ``middle``)."""
     turn_back(state, first, middle - 1)
     turn_back(state, middle, end - 1)
     turn_back(state, first, end - 1)
@@ -73,7 +73,7 @@ def turn_round(state: State, first: int, middle: int, end: int) -> int:
 
 
 def turn_back(state: State, first: int, last: int) -> int:
-    """Entries in the opposite order."""
+    """Reverse entries."""
     while first < last:
         one = entry_at(state, first)
         other = entry_at(state, last)
@@ -88,7 +88,7 @@ def turn_back(state: State, first: int, last: int) -> int:
 
 
 def runs(state: State, first: int) -> int:
-    """Whether a path from that entry on can run."""
+    """Whether any path from that entry on can run."""
     live = state.LIVE
     depth = state.DEPTH
     while first <= depth:
@@ -99,7 +99,7 @@ def runs(state: State, first: int) -> int:
 
 
 def activate(context: Context, state: State, group: int) -> int:
-    """Bring a path of a group that can run, the topmost, to the top; there is one, and the group is at the top."""
+    """Bring the topmost path of a group that can run to the top. Requires such a path, and the group at the top."""
     depth = state.DEPTH
     while 1:
         top = depth
@@ -116,7 +116,7 @@ def activate(context: Context, state: State, group: int) -> int:
 
 
 def arrived(context: Context, state: State, group: int) -> int:
-    """Lanes of a group that are in none of its members."""
+    """Return the lanes of a group that have arrived: those in none of its members."""
     lanes = entry_at(state, group).MASK & state.LIVE
     depth = state.DEPTH
     number = group + 1
@@ -132,7 +132,7 @@ def let_leave(context: Context, state: State, group: int, lanes: int) -> int:
     entry = entry_at(state, group)
     area = entry.KIND >> AREA_SHIFT
     if is_area(area):
-        # what the caller has kept the others need too
+        # the other lanes need the caller's saved registers too
         kept = area
         area = fresh_area(context, state)
         copy(area_at(context, state, area), area_at(context, state, kept), context.AREA_BYTES)
@@ -146,18 +146,18 @@ def let_leave(context: Context, state: State, group: int, lanes: int) -> int:
 
 
 def is_area(area: int) -> int:
-    """Whether an entry has an area, by what stands in its kind."""
+    """Whether an entry has an area, by the upper bits of its kind."""
     return (area > 0) & (area < NO_AREA)
 
 
 def area_at(context: Context, state: State, area: int) -> int:
-    """Address of an area of a warp of the CTA that runs."""
+    """Return the address of an area of a warp of the running CTA."""
     areas = context.CTA.AREAS + state.INDEX * context.AREAS_BYTES
     return areas + area * context.AREA_BYTES
 
 
 def fresh_area(context: Context, state: State) -> int:
-    """The number of an area that is free; there always is one (``codegen.recursion.CAPACITY``)."""
+    """Allocate an area and return its number; there always is one (``codegen.recursion.CAPACITY``)."""
     area = state.FREE
     if area:
         state.FREE = load32(area_at(context, state, area))
@@ -197,7 +197,7 @@ def leave_innermost(context: Context, state: State) -> int:
 
 
 def end_of(context: Context, group: int, depth: int) -> int:
-    """The number behind the last entry inside a group."""
+    """Return the number after the last entry inside a group."""
     number = group + 1
     while number <= depth and owner_of(context, number) >= group:
         number += 1
@@ -205,7 +205,7 @@ def end_of(context: Context, group: int, depth: int) -> int:
 
 
 def pop(context: Context, state: State) -> int:
-    """The next path on the stack runs."""
+    """Pop the next path, which becomes the running one."""
     while state.DEPTH:
         depth = state.DEPTH
         entry = entry_at(state, depth)
@@ -233,7 +233,7 @@ def pop(context: Context, state: State) -> int:
 
 
 def choose(context: Context, state: State) -> int:
-    """No path runs: find the next, from the innermost group outwards. The mask is 0 if there is none."""
+    """Select the next path to run, from the innermost group outwards. The mask is 0 if there is none."""
     state.MASK = 0
     look(context, state)
     depth = state.DEPTH

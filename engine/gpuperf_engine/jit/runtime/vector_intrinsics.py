@@ -1,6 +1,6 @@
 """Functions of ``intrinsics`` that work on 32 numbers at once, one of each lane, as LLVM IR.
 
-Numbers are 64 bits wide and lie side by side at a host address; lanes are masks.
+Numbers are 64 bits wide and consecutive at a host address; sets of lanes are masks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["race_words", "vector_words"]
 _Make = Callable[[Emitter, Ref, Ref], None]
 _HALF = vector_of(16, "i32")
 _NONE, _WHICH = Ref("i32", "0"), Ref("i64", "%lanes")
-#: functions with loops over lanes, which lie in memory there
+#: functions with loops over lanes, which need the numbers in memory
 _LOOPING = ("sectors_of", "first_of", "last_of", "most_alike")
 _CONFLICTS = "declare <16 x i32> @llvm.x86.avx512.conflict.d.512(<16 x i32>)"
 _REVERSAL = "declare i32 @llvm.bitreverse.i32(i32)"
@@ -35,7 +35,7 @@ _HEADS = {
 
 
 def vector_words(wide: bool) -> str:
-    """The functions. ``wide``: the host has AVX-512."""
+    """Return the IR of the functions. ``wide``: the host has AVX-512."""
     makers: dict[str, Callable[[Emitter], None]] = {
         "numbers": _numbers,
         "sectors_of": partial(_sectors_of, wide=wide),
@@ -90,9 +90,9 @@ def _numbers(to: Emitter) -> None:
 
 
 def _sectors_of(to: Emitter, wide: bool) -> None:
-    """How many different numbers there are in units of 32 and of 128 (as 64 · them): sectors and lines of addresses.
+    """Count the different numbers in units of 32, plus 64 · those in units of 128: sectors and lines of addresses.
 
-    Where the lanes are side by side and the addresses only rise or only fall, these are the places where a unit ends.
+    If the lanes are contiguous and the addresses monotonic, the counts are the numbers of changes from lane to lane.
     """
     mask = to.trunc(_WHICH, "i32")
     given = to.lshr(_lanes(to), 5)
@@ -128,20 +128,20 @@ def _sectors_each(to: Emitter, given: Ref, mask: Ref) -> None:
 
 
 def _sectors_wide(to: Emitter, given: Ref, mask: Ref) -> None:
-    """As ``_sectors_each``, by the instruction that finds what lanes below have the same number."""
+    """As ``_sectors_each``, by the conflict-detection instruction (``vpconflict``)."""
     sectors = _with_own(to, given, mask)
     lines = to.ashr(sectors, 2)
     _counted(to, [to.and_(_fresh(to, item), mask) for item in (sectors, lines)])
 
 
 def _with_own(to: Emitter, given: Ref, mask: Ref) -> Ref:
-    """Lanes that are off get numbers of their own, which no lane that is near has."""
+    """Assign inactive lanes distinct numbers that no nearby lane has."""
     ladder = numbers("i32", range(-(1 << 31), 4 * LANES - (1 << 31), 4))
     return to.select(to.bitcast(mask, V1), given, ladder)
 
 
 def _below(to: Emitter, given: Ref) -> tuple[Ref, Ref, list[Ref]]:
-    """The halves of the lanes, and as bits which lanes below, in the same half, have the number of each."""
+    """Return the halves of the lanes, and for each lane the lower lanes of its half with the same number, as bits."""
     low, high = (to.pick(given, range(start, start + 16)) for start in (0, 16))
     conflicts = [
         to.ref(_HALF, f"call {_HALF} @llvm.x86.avx512.conflict.d.512({_HALF} {part})") for part in (low, high)
@@ -150,7 +150,7 @@ def _below(to: Emitter, given: Ref) -> tuple[Ref, Ref, list[Ref]]:
 
 
 def _fresh(to: Emitter, given: Ref) -> Ref:
-    """The lanes whose number no lane below has."""
+    """Return the lanes whose number no lower lane has."""
     low, high, conflicts = _below(to, given)
     first = [to.icmp("eq", below, "zeroinitializer") for below in conflicts]
     known: Ref | None = None
@@ -163,20 +163,20 @@ def _fresh(to: Emitter, given: Ref) -> Ref:
 
 
 def _counted(to: Emitter, lanes: list[Ref]) -> None:
-    """Return how many lanes two masks have."""
+    """Write the return of the population counts of two masks."""
     low, high = (to.zext(to.ref("i32", f"call i32 @llvm.ctpop.i32(i32 {item})"), "i64") for item in lanes)
     high = to.shl(high, 6)
     to.give(to.or_(low, high))
 
 
 def _first_of(to: Emitter, wide: bool) -> None:
-    """The lanes that have a number before all others of the mask that have it."""
+    """Return the first lane of the mask for each number."""
     mask = to.trunc(_WHICH, "i32")
     _narrow(to, _lanes(to), mask, _first_each, _first_wide if wide else _first_each)
 
 
 def _last_of(to: Emitter, wide: bool) -> None:
-    """The lanes that have a number behind all others of the mask that have it: the first ones, from the last lane on."""
+    """Return the last lane of the mask for each number: the first ones in reverse order."""
     mask = _reversed(to, to.trunc(_WHICH, "i32"))
     given = to.pick(_lanes(to), range(LANES - 1, -1, -1))
     _narrow(to, given, mask, _last_each, _last_wide if wide else _last_each)
@@ -216,8 +216,8 @@ def _first_lanes(to: Emitter, given: Ref, mask: Ref) -> Ref:
 def _over_lanes(
     to: Emitter, given: Ref, results: int, add: Callable[[list[Ref], Ref, Ref], list[Ref]]
 ) -> list[Ref]:
-    """A loop over the lanes, which is compiled far sooner than 32 copies of its body: ``add`` takes the masks so far, the number of a
-    lane, and what is given for that lane, in all lanes."""
+    """Write a loop over the lanes, which compiles far faster than 32 copies of its body: ``add`` takes the masks so far, the index
+    of a lane, and that lane's number broadcast to all lanes."""
     scalar = element_of(given.type)
     to.store(given, "%cells", 64)
     before = to.block
@@ -231,7 +231,7 @@ def _over_lanes(
 
 
 def _if_first(to: Emitter, first_lanes: Ref, same: Ref, mask: Ref, lane: Ref) -> Ref:
-    """``first_lanes`` and the lane, if no lane of the mask below is among those with the same number."""
+    """Add the lane to ``first_lanes`` if no lower lane of the mask has the same number."""
     below = to.sub(to.shl(Ref("i32", "1"), lane), 1)
     others = to.and_(to.and_(same, mask), below)
     new = to.zext(to.icmp("eq", others, 0), "i32")
@@ -257,13 +257,13 @@ def _narrow(to: Emitter, given: Ref, mask: Ref, make: _Make, near_make: _Make | 
 
 
 def _most_alike(to: Emitter, wide: bool) -> None:
-    """How many lanes of the mask have the number that most of them have."""
+    """Return the count of the most frequent number among the lanes of the mask."""
     mask = to.trunc(_WHICH, "i32")
     _narrow(to, _lanes(to), mask, _most_each, _most_wide if wide else _most_each)
 
 
 def _most_wide(to: Emitter, given: Ref, mask: Ref) -> None:
-    """The last lane that has a number has the most below that have it."""
+    """As ``_most_alike``, by conflict detection: the last lane of a number has the most equal lanes below."""
     low, high, conflicts = _below(to, _with_own(to, given, mask))
     within, above = (
         to.ref(_HALF, f"call {_HALF} @llvm.ctpop.v16i32({_HALF} {below})") for below in conflicts
@@ -288,7 +288,7 @@ def _most_each(to: Emitter, given: Ref, mask: Ref) -> None:
 
 
 def _neighbours(to: Emitter) -> None:
-    """The lanes l that have the number of lane l xor ``distance`` (1 or 2)."""
+    """Return the lanes l with the number of lane l xor ``distance`` (1 or 2)."""
     given = _lanes(to)
     equal = [
         to.icmp("eq", given, to.pick(given, [lane ^ apart for lane in range(LANES)])) for apart in (1, 2)
@@ -299,7 +299,7 @@ def _neighbours(to: Emitter) -> None:
 
 
 def _alike(to: Emitter) -> None:
-    """The lanes whose element is that of one lane."""
+    """Return the lanes whose element equals that of one lane."""
     cases = " ".join(f"i64 {size}, label %of{size}" for size in (1, 2, 4))
     to.do(f"switch i64 %size, label %of8 [{cases}]")
     for size in (1, 2, 4, 8):
@@ -311,7 +311,7 @@ def _alike(to: Emitter) -> None:
 
 
 def _in_row(to: Emitter) -> None:
-    """The lanes whose number is that of one lane and ``size`` more for each lane between."""
+    """Return the lanes l with the number of lane k plus ``size`` · (l − k)."""
     given = to.load(V64, to.pointer("%source"), 8)
     size = Ref("i64", "%size")
     steps = to.mul(numbers("i64", range(LANES)), to.splat(size))

@@ -1,7 +1,7 @@
-"""Runtime of generated code: paths of a warp that wait for other lanes, at exchanges and barriers, and what runs meanwhile.
+"""Runtime of generated code: paths of a warp that wait for other lanes, at exchanges and barriers, and the choice of the path to run.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. What needs Python is left to it:
-operations whose lanes stand at several instructions.
+Written in the subset of ``compile_python`` and compiled, never run as Python. Python executes the operations whose lanes are at
+several instructions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .stack_entries import (
 
 
 def waits_for(state: State, reason: int) -> int:
-    """How many paths wait for that; for anything, those of which no lane lives too, if it is 0."""
+    """Count the paths that wait for ``reason``; if it is 0, those that wait for any, including paths whose lanes have all exited."""
     number = state.DEPTH
     waiting = 0
     while number:
@@ -54,7 +54,7 @@ def waits_for(state: State, reason: int) -> int:
 
 
 def switch_path(context: Context, state: State) -> int:
-    """The running path lets others of the warp go on, if any can."""
+    """The running path yields to another path of the warp, if any can run."""
     depth = push_running(state)
     look(context, state)
     slices = state.SLICES + 1
@@ -85,8 +85,8 @@ def switch_path(context: Context, state: State) -> int:
 
 
 def complete(context: Context, cta: Cta, state: State) -> int:
-    """Carry out every ``.sync`` operation that has all its lanes, and let paths go on that wait for none any more. Gives 0, or what
-    ``proceed`` returns if Python has to go on."""
+    """Execute every ``.sync`` operation whose lanes have all arrived, and make the paths ready that no longer wait. Returns 0, or a
+    status of ``proceed`` if Python must continue."""
     number = state.DEPTH
     completed = 0
     while number and completed == 0:
@@ -114,7 +114,7 @@ def complete(context: Context, cta: Cta, state: State) -> int:
 
 
 def wanting(state: State, lanes: int, member: int) -> int:
-    """Those of some lanes that gave a member mask; 0 for those that have had their operation."""
+    """Return those of ``lanes`` that wait with member mask ``member`` (0: lanes whose operation is done)."""
     wanted = 0
     rest = lanes
     while rest:
@@ -126,7 +126,7 @@ def wanting(state: State, lanes: int, member: int) -> int:
 
 
 def carry_out(context: Context, cta: Cta, state: State, number: int, member: int) -> int:
-    """Carry out the operation at which an entry waits, for the lanes of a member mask, if all are there."""
+    """Execute the operation at which an entry waits, for the lanes of a member mask, if all have arrived."""
     reason = entry_at(state, number).KIND
     block = entry_at(state, number).PLACE
     live = state.LIVE
@@ -166,7 +166,7 @@ def carry_out(context: Context, cta: Cta, state: State, number: int, member: int
 
 
 def complete_gathering(context: Context, state: State) -> int:
-    """Make one path of the paths at an aligned barrier, if they are all that live, at one barrier, in one group."""
+    """Merge the paths at an aligned barrier into one, if they have all lanes that have not exited, at one barrier and in one group."""
     number = state.DEPTH
     first = 0
     there = 0
@@ -205,7 +205,8 @@ def complete_gathering(context: Context, state: State) -> int:
 
 
 def settle(context: Context, cta: Cta, state: State) -> int:
-    """What the paths of a warp do at an event: 0 if the warp goes on, 1 if its time slice is over, else status + 8, as ``proceed``."""
+    """Handle an event of the running path. Returns 0 if the warp continues, 1 if its quantum expired, else status + 8, as
+    ``proceed``."""
     event = state.EVENT
     stops = event == Event.PARK or event == Event.DIVERGENT_BARRIER
     if not stops and event != Event.CHOOSE and event != Event.EXITED and event != Event.SPIN:
@@ -232,8 +233,8 @@ def settle(context: Context, cta: Cta, state: State) -> int:
 
 
 def settle_waits(context: Context, cta: Cta, state: State, stops: int) -> int:
-    """The rest of ``settle`` where lanes may have come for whom others wait, and again after Python has carried an exchange out;
-    ``stops``: the path that ran waits."""
+    """The part of ``settle`` after an arrival that may complete an operation, run again after Python executed an exchange;
+    ``stops``: the running path begins to wait."""
     completed = complete(context, cta, state)
     if completed:
         state.STOPS = stops
@@ -246,7 +247,7 @@ def settle_waits(context: Context, cta: Cta, state: State, stops: int) -> int:
 
 
 def settled(state: State, over: int) -> int:
-    """The end of ``settle``; ``over``: the time slice is over."""
+    """The end of ``settle``; ``over``: the quantum expired."""
     state.WAITS = waits_for(state, 0)
     pc = state.PC
     whole = state.MASK == state.LIVE
@@ -269,7 +270,7 @@ def settled(state: State, over: int) -> int:
 
 
 def force_yield(context: Context, state: State) -> int:
-    """Nothing else can go on: the warp yields from now on. Whether that may help."""
+    """When nothing else can continue, make the warp yield from now on. Returns whether other lanes can run then."""
     depth = state.DEPTH
     if state.YIELDING & YieldBits.YIELDS or context.ENTRIES <= depth:
         return 0
@@ -290,7 +291,7 @@ def force_yield(context: Context, state: State) -> int:
 
 
 def push_running(state: State) -> int:
-    """The running path goes to the top of the stack; gives the number of the entry."""
+    """Push the running path to the stack; returns the number of its entry."""
     depth = state.DEPTH + 1
     entry = entry_at(state, depth)
     entry.PLACE = state.PC
@@ -304,14 +305,14 @@ def push_running(state: State) -> int:
 
 
 def stop_here(state: State, event: int) -> int:
-    """The running path waits for others: at an exchange, or at an aligned barrier."""
+    """Suspend the running path at an exchange, or at an aligned barrier."""
     pc = state.PC
     reason = state.DETAIL
     if event == Event.DIVERGENT_BARRIER:
         pc = pc - GATHER_CODE
         reason = Reason.ALIGNED
         state.HOLDS |= state.BARRIER_LANES
-        # until all are there, other lanes may come to another barrier
+        # before all have arrived, other lanes may reach another barrier
         copy(state + State.GATHERED, state + State.BARRIER_ID, 12)
         kind = state.BARRIER_KIND << 8
         tell_lanes(state, state.MASK, state.BARRIER_WARPS << 16 | kind | state.BARRIER_ID)
@@ -319,7 +320,7 @@ def stop_here(state: State, event: int) -> int:
 
 
 def tell_lanes(state: State, lanes: int, word: int) -> int:
-    """Leave a word to each of some lanes."""
+    """Store a word for each of some lanes in ``MEMBERS``."""
     while lanes:
         state.MEMBERS[trailing_zeros(lanes)] = word
         lanes = lanes & (lanes - 1)
@@ -327,7 +328,7 @@ def tell_lanes(state: State, lanes: int, word: int) -> int:
 
 
 def push_waiting(state: State, pc: int, reason: int) -> int:
-    """The running path waits inside a block, for a ``Reason``; none runs."""
+    """Suspend the running path inside a block, for a ``Reason``; no path runs then."""
     entry = entry_at(state, push_running(state))
     entry.PLACE = pc
     entry.KIND = WAIT | reason << AREA_SHIFT

@@ -1,4 +1,4 @@
-"""Functions for products of a warpgroup as LLVM IR, one per opcode, made from its semantics; see ``jit.codegen.warpgroup``."""
+"""Functions for products of a warpgroup as LLVM IR, one per opcode, compiled from its semantics; see ``jit.codegen.warpgroup``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PREFIX = "v_warpgroup_"
 B32, F16, PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
 #: words of a line of A (32 bytes), the rows of a warp, and at most: words of a line of B, columns, registers of D
 WORDS, ROWS, LONGEST, COLUMNS, REGISTERS = 8, 16, 16, 256, 128
-#: where the words of A and B and the registers of D are put, in bytes
+#: offsets of the words of A and B and of the registers of D, in bytes
 LEFT, RIGHT = 0, 4 * WORDS * ROWS
 RESULT = RIGHT + 4 * LONGEST * COLUMNS
 assert RESULT + 4 * LANES * REGISTERS <= MATRICES_BYTES
 
 
 class ProductShape:
-    """What follows from an opcode."""
+    """The shape of the product of an opcode."""
 
     def __init__(self, form: Form) -> None:
         self.form = form
@@ -91,7 +91,7 @@ class _Maker:
         return "\n".join([*dict.fromkeys([*declared, *inner]), head, *rooms, *body, "}", ""])
 
     def left(self) -> list[NativeValue]:
-        """The elements of a lane's two rows, those of its group and eight on."""
+        """Return the elements of A in a lane's two rows: that of its group, and eight rows below."""
         values: list[NativeValue] = []
         for half in (0, 1):
             for word in range(WORDS):
@@ -112,7 +112,7 @@ class _Maker:
         return [_native(-number if sign == -1 else number).clean() for number in elements]
 
     def right(self) -> None:
-        """The elements of B, a column in each place, line k behind line k − 1."""
+        """Write the elements of B, line k after line k − 1, with one column per element."""
         writer, product = self.writer, self.product
         blocks = product.pitch // LANES
         with writer.count_to(blocks * product.words, "words") as turn:
@@ -131,7 +131,7 @@ class _Maker:
                 writer.store(number.vector(), into, 64)
 
     def sums(self, kind: ScalarType, depth: int) -> None:
-        """Eight columns of D after the other."""
+        """Write the loop over groups of eight columns of D."""
         writer, product = self.writer, self.product
         metadata: list[list[Value]] = [[], []]
         if product.sparsity is not None:
@@ -141,7 +141,7 @@ class _Maker:
             self.columns(kind, depth, eighth, [word for row in metadata for word in row])
 
     def columns(self, kind: ScalarType, depth: int, eighth: Ref, metadata: list[Value]) -> None:
-        """Eight columns of D."""
+        """Write the computation of eight columns of D."""
         writer, product = self.writer, self.product
         ll, short = vector_ll(kind), f"<8 x {scalar_ll(kind)}>"
         a = [

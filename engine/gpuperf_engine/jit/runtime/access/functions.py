@@ -1,11 +1,11 @@
 """Runtime functions for the memory accesses of a whole warp, as LLVM IR.
 
-Each takes the lanes' addresses as one vector and tries what is cheap first: consecutive lanes as one (masked) vector access,
-half warps that are consecutive or all the same, a gather or scatter on hosts with AVX-512, and at last the loops of
-``memory``. Every access is checked whichever way it goes. A refused one sets ``Context.FAULTED``, which the generated
-code tests at the end of the block; it gives zeros meanwhile. Sectors and wavefronts are counted where ``Context.COUNTING`` says so.
+Each takes the lanes' addresses as one vector and tries the cheapest path first: one (masked) vector access for consecutive lanes, half
+warps of consecutive or equal addresses, a gather or scatter on hosts with AVX-512, and last the loops of ``memory``. Every path
+checks the access. An invalid access sets ``Context.FAULTED``, which the generated code tests at the end of the block, and loads
+zeros. If ``Context.COUNTING`` is set, the functions count sectors and wavefronts.
 
-Names are ``<space>_<load|store>_<form>``; ``watched`` is shared memory in which pieces of words are stored.
+Names are ``<space>_<load|store>_<form>``; ``watched`` is shared memory to which the program stores parts of words.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _SPACES = {
 
 
 def is_access(name: str) -> bool:
-    """Whether this module writes the function of that name."""
+    """Whether this module defines the function of that name."""
     return name.startswith(tuple(f"{space}_" for space in _SPACES))
 
 
 def access_names(group: str) -> tuple[str, ...]:
-    """The functions of a group such as ``global_4x2``."""
+    """Return the names of the functions of a group such as ``global_4x2``."""
     space, form = group.split("_")
     return tuple(f"{space}_{what}_{form}" for what in ("load", "store"))
 
 
 def access_functions(group: str, wide: bool) -> str:
-    """Load and store of one space and form. ``wide``: the host has AVX-512."""
+    """Return load and store functions of one space and form. ``wide``: the host has AVX-512."""
     space, name = group.split("_")
     form = Form(*(int(part) for part in name.split("x")))
     write = _SPACES[space]

@@ -1,4 +1,4 @@
-"""Runtime functions for accesses of the arena, and for generic ones, by a whole warp, as LLVM IR; see ``access``."""
+"""Runtime functions for accesses to the arena, and for generic ones, by a whole warp, as LLVM IR; see ``access``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Global:
         to = self.to
         begin(to, self.form)
         if self.stores:
-            # what looks for races reads whole lines of memory
+            # the race check reads whole lines of memory
             to.do(f"%padded = alloca [{LANES * self.form.size + 128} x i8], align 64")
         self.value = stored(to, self.form, self.stores)
         self._strong()
@@ -72,7 +72,7 @@ class _Global:
         return to.function(head_of(self.name, self.form, self.stores, V64, ", i64 %how"))
 
     def _strong(self) -> None:
-        """A strong access may be a flag that orders others."""
+        """Record a strong access, which may be a flag that orders other accesses."""
         to = self.to
         self.flags = to.race_flags()
         strong = to.icmp("ne", to.and_(self.flags, Race.IS_STRONG), 0)
@@ -82,7 +82,7 @@ class _Global:
         to.enter("weak")
 
     def _in_order(self) -> list[Ref]:
-        """Tests, whether lanes are consecutive and those that are on inside the allocation that the site accessed last."""
+        """Test whether lanes are consecutive and the active ones are inside the allocation that the site accessed last."""
         to, shift = self.to, self.form.shift
         self.zero = to.extract(ADDRESSES, 0)
         ladder = numbers("i64", range(0, LANES * self.form.size, self.form.size))
@@ -134,7 +134,7 @@ class _Global:
             self.to.store(value, pointer, self.form.align)
 
     def _shadow_of_row(self, host: Ref) -> None:
-        """What is stored has been written; what is loaded should have been."""
+        """Mark stored bytes in the shadow, or test those of loaded bytes."""
         to, form = self.to, self.form
         to.branch(to.icmp("ne", to.field(self.cache, SiteCache.TRACKED), 0), "shadow", "whole")
         to.start("shadow")
@@ -152,7 +152,7 @@ class _Global:
         to.enter("whole")
 
     def _count_row(self) -> None:
-        """Sectors and lines follow from the first and the last lane, if none between them is off."""
+        """Count sectors and lines from the first and the last lane, where all lanes between are active."""
         to, shift = self.to, self.form.shift
         shifted = to.lshr(MASK64, self.first)
         holes = to.and_(shifted, to.add(shifted, 1))
@@ -163,14 +163,14 @@ class _Global:
         for counter, bits in ((Counter.SECTORS, 5), (Counter.LINES, 7)):
             self._bump_between(record, counter, reached, bits)
         if not self.stores:
-            # words side by side: one wavefront for every 128 bytes' worth of lanes
+            # consecutive words: one wavefront per 128 bytes of lanes
             self._bump_between(record, Counter.GLOBAL_WAVEFRONTS, (self.first, self.last), 7 - max(shift, 2))
         to.jump("done")
         to.start("holes")
         self._count("row", "done")
 
     def _bump_between(self, record: Ref, counter: int, ends: Sequence[Ref], bits: int) -> None:
-        """Count the units of so many bits from one end to the other."""
+        """Count the units of ``1 << bits`` bytes from one end to the other."""
         to = self.to
         first, last = (to.lshr(end, bits) for end in ends)
         to.bump(record, counter, to.add(to.sub(last, first), 1))
@@ -231,7 +231,7 @@ class _Global:
         finish(to, form, self.stores, loaded)
 
     def _in_shared(self) -> None:
-        """If all lanes of a generic access go to shared memory: the access made there. Else on to ``lanewise``."""
+        """If all lanes of a generic access address shared memory, call its function; else branch to ``lanewise``."""
         to, form = self.to, self.form
         function = to.load("ptr", to.place(to.context(Context.NEAR, "ptr"), to.shl(SITE, 3)))
         within = to.sub(ADDRESSES, to.splat(to.context(Context.SHARED_WINDOW)))
@@ -264,21 +264,21 @@ class _Global:
         finish(to, form, self.stores, loaded)
 
     def _take_shape(self) -> None:
-        """Make the record of the site's last access one of shared memory."""
+        """Turn the record of the site's last access into a ``SharedShape``."""
         to = self.to
         shape = to.of_site(Context.SHAPES, GlobalShape.BYTES)
         to.branch(to.icmp("eq", to.field(shape, GlobalShape.IS_SHARED), 1), "nearby", "forget")
         to.start("forget")
-        # the record is that of an access of the arena: neither is to take the other's for its own
+        # clear both masks, so that neither form of the record matches the other's content
         for field, value in ((SharedShape.MASK, 0), (GlobalShape.MASK, 0), (GlobalShape.IS_SHARED, 1)):
             to.put("i64", value, to.place(shape, field))
         to.enter("nearby")
 
-    # -- what both ways have in common ---------------------------------------------------------------------------------------
+    # -- shared by both paths ------------------------------------------------------------------------------------------------
 
     def _checked(self, way: str, where: Ref) -> Ref:
-        """Hold an access against those of other CTAs, if its site is checked; ``race_row`` and ``race_anywhere`` say how. The lanes
-        whose values are to be stored."""
+        """Check an access for races with other CTAs, if its site is checked, by ``race_row`` or ``race_anywhere``. Returns the lanes
+        that store."""
         to, form, before = self.to, self.form, self.to.block
         to.branch(to.icmp("ne", to.and_(self.flags, Race.GLOBAL), 0), f"{way}asked", f"{way}free")
         to.start(f"{way}asked")
@@ -302,7 +302,7 @@ class _Global:
         return to.phi(V1, (ACTIVE, before), (lanes, asked))
 
     def _is_one(self) -> Ref:
-        """Whether all lanes store one value in one place."""
+        """Whether all lanes store one value to one address."""
         to = self.to
         first = to.and_(to.trunc(self.first, "i32"), LANES - 1)
         apart = [
@@ -318,8 +318,8 @@ class _Global:
         return to.any(to.and_(blank, to.repeat(ACTIVE, size)))
 
     def _count(self, label: str, then: str) -> None:
-        """Sectors, lines and, of a load, wavefronts of an access of one allocation, whatever its lanes; those of the last access of
-        the site are remembered with the distances of its lanes. Goes on at ``then``."""
+        """Count sectors, lines and, of a load, wavefronts of an access to one allocation by any lanes. The site's last result is
+        cached with the distances of its lanes. Continues at ``then``."""
         to, form, before = self.to, self.form, self.to.block
         shape = to.of_site(Context.SHAPES, GlobalShape.BYTES)
         record = to.of_site(Context.SITES, SITE_BYTES)
@@ -350,7 +350,7 @@ class _Global:
         to.jump(then)
 
     def _wavefronts(self, counted: Ref) -> Ref:
-        """Wavefronts of a load, of which sectors and lines are known."""
+        """Return the wavefronts of a load whose sectors and lines are counted."""
         to = self.to
         to.store(ADDRESSES, "%area", 64)
         lanes = to.zext(to.ref("i32", "call i32 @llvm.ctpop.i32(i32 %mask)"), "i64")
@@ -361,8 +361,8 @@ class _Global:
     def _as_before(
         self, shape: Ref, units: Sequence[tuple[int, int]], mask: int
     ) -> tuple[Ref, list[tuple[Ref, Ref]]]:
-        """Whether active lanes and their distances, in units of so many bits, are those remembered in these fields of the shape; and
-        the distances with their places."""
+        """Return whether the active lanes and their distances, in units of (field, bits), equal those cached in these fields of the
+        shape; and the distances with the pointers to their fields."""
         to = self.to
         differing: Ref | None = None
         distances = []

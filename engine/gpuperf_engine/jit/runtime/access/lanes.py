@@ -27,7 +27,7 @@ from ..races.shared_memory import race_pieces
 
 
 def move(host: int, elements: int, size: int, width: int, lane: int, local: int, stores: int) -> int:
-    """Copy what one lane accesses between memory and the elements at ``elements``: element e of lane l at ``elements[e · 32 + l]``."""
+    """Copy the access of one lane between memory and ``elements``; element e of lane l is at ``elements[e · 32 + l]``."""
     part = width
     if local and width > 4:
         part = 4
@@ -67,7 +67,8 @@ def load_lanes(
     count: int,
     space: int,
 ) -> int:
-    """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
+    """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. Returns 1 if
+    invalid."""
     return move_lanes(context, cta, state, site, mask, addresses, out, width, width * count, space + 8)
 
 
@@ -83,7 +84,7 @@ def store_lanes(
     count: int,
     space: int,
 ) -> int:
-    """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
+    """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. Returns 1 if invalid."""
     return move_lanes(context, cta, state, site, mask, addresses, values, width, width * count, space + 4)
 
 
@@ -102,7 +103,7 @@ def move_lanes(
     context.RACE_WIDTH = width
     held = mask
     if how & 4 and load16(context.RACE_SITES + 2 * site) & Race.GLOBAL:
-        # of lanes that store to one place the last one is held against others, which are not to find other values there
+        # of lanes that store to one address only the last is checked: the values of the others are overwritten
         held = last_of(addresses, mask)
     while mask:
         lane = trailing_zeros(mask)
@@ -127,7 +128,7 @@ def move_lanes(
 
 
 def mark_lanes(context: Context, mask: int, first: int, size: int) -> int:
-    """Note a store of consecutive lanes in the shadow; ``first`` is the address of lane 0."""
+    """Mark a store of consecutive lanes in the shadow; ``first`` is the address of lane 0."""
     shadow = first + context.SHADOW
     while mask:
         lane = trailing_zeros(mask)
@@ -138,7 +139,7 @@ def mark_lanes(context: Context, mask: int, first: int, size: int) -> int:
 
 
 def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) -> int:
-    """Note if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
+    """Record if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
     flag = context.UNSEEN + site * 8
     shadow = first + context.SHADOW
     while mask and load64(flag) == 0:
@@ -168,7 +169,8 @@ def copy_lanes(
     sizes: int,
     width: int,
 ) -> int:
-    """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. 1 if refused."""
+    """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. Returns 1 if
+    invalid."""
     rest = mask
     filled = 0
     if rest:

@@ -1,7 +1,7 @@
-"""Runtime functions for accesses of local memory by a whole warp, as LLVM IR; see ``access``.
+"""Runtime functions for accesses to local memory by a whole warp, as LLVM IR; see ``access``.
 
-Local memory lies in rows of 128 bytes, a word of each lane of the warp: word w of lane l at 128 · w + 4 · l. What all lanes access
-at one place is whole rows; at places of their own, a gather or scatter of words. The shadow lies alike.
+Local memory has rows of 128 bytes, with one word of each lane of the warp: word w of lane l at 128 · w + 4 · l. An access of all lanes
+to one address covers whole rows; to several addresses, it is a gather or scatter of words. The shadow has the same layout.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["local_access"]
 
 _ONES = 0x01010101
 _WORD = Form(4)
-#: stands for all addresses beyond, which are refused
+#: stands for all higher addresses, which are invalid
 _FAR = 0x7FFFFFFF
 
 
 def local_access(name: str, form: Form, wide: bool, stores: bool) -> str:
-    """Local memory, addresses within it."""
+    """Return the function for local memory, with addresses in it."""
     return _Local(name, form, wide, stores).text()
 
 
@@ -76,7 +76,7 @@ class _Local:
         return to.function(head_of(self.name, form, self.stores, V64))
 
     def _whole_rows(self) -> Ref | None:
-        """All lanes at one place: whole rows. Gives what is loaded."""
+        """Access whole rows, as all lanes have one address. Returns the loaded value."""
         to, form = self.to, self.form
         start = to.extract(self.near, to.and_(to.first_lane(), 31))
         near = to.zext(start, "i64")
@@ -107,7 +107,7 @@ class _Local:
         return held
 
     def _gathered(self) -> Ref | None:
-        """Lanes at places of their own: gathers or scatters of words. Gives what is loaded."""
+        """Gather or scatter words, as lanes have several addresses. Returns the loaded value."""
         to, form = self.to, self.form
         if not self.wide:
             to.jump("slow")
@@ -134,7 +134,7 @@ class _Local:
         return loose
 
     def _count(self) -> None:
-        """From ``scattered`` and ``uniform`` to ``end``."""
+        """Count sectors at ``scattered`` and ``uniform``; both continue at ``end``."""
         to = self.to
         counting = to.context(Context.COUNTING)
         to.branch(to.icmp("eq", counting, 0), "end", "count")
@@ -165,14 +165,14 @@ def _gather(to: AccessEmitter, pointers: Ref) -> Ref:
 
 
 class _Rows:
-    """Between the words of the lanes, row by row, and what an access gives or takes. ``turned``: by how many bits the access
-    of less than a word lies above the word's lowest."""
+    """Converts between rows of the lanes' words and the values of an access. ``turned``: bits by which an access of less than a
+    word is above the word's lowest bit."""
 
     def __init__(self, to: AccessEmitter, form: Form, turned: Ref) -> None:
         self.to, self.form, self.turned = to, form, turned
 
     def raw(self, rows: list[Ref]) -> Ref | None:
-        """What was loaded: ``raw`` of a form that is returned; the elements of others go to ``%vals``."""
+        """Return the loaded ``raw`` of a form that is returned; write the elements of other forms to ``%vals``."""
         to, form = self.to, self.form
         if form.size < 4:
             raw = to.trunc(to.lshr(rows[0], self.turned), form.kind)
@@ -193,7 +193,7 @@ class _Rows:
         return None
 
     def _woven(self, parts: list[Ref]) -> Ref:
-        """Words of one lane side by side."""
+        """Interleave rows, so that the words of one lane are consecutive."""
         to, size = self.to, LANES
         count = len(parts)
         while len(parts) > 1:
@@ -232,7 +232,7 @@ class _Rows:
     def changed(
         self, value: Ref, targets: list[Ref], shadows: list[Ref], load: Callable[[AccessEmitter, Ref], Ref]
     ) -> list[tuple[Ref, Ref]]:
-        """The rows to store and their shadows."""
+        """Return the rows to store and their shadows."""
         to, form = self.to, self.form
         if form.size >= 4:
             return [(row, Ref(V32, f"splat (i32 {_ONES})")) for row in self.words(value)]

@@ -1,7 +1,7 @@
-"""Runtime functions that look for races in accesses of shared memory by a whole warp, as LLVM IR; see ``races.clocks``.
+"""Runtime functions that check accesses to shared memory by a whole warp for races, as LLVM IR; see ``races.clocks``.
 
-Where every word was last accessed before the last barrier of all warps, or by the warp itself, a few comparisons of vectors tell
-so, and the epochs are renewed. Else the clock of the warp is asked for all words, and at last everything is done lane by lane.
+If every word was last accessed before the last barrier of all warps, or by the warp itself, a few vector comparisons suffice to update
+the epochs. Else the epochs are compared with the clock of the warp, and last the access is checked lane by lane.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["race_declarations", "races_function", "races_name"]
 
 
 def races_name(form: Form, stores: bool) -> str:
-    """Of the function for one form of access."""
+    """Return the name of the function for one form of access."""
     return f"races_{'store' if stores else 'load'}_{form.name}"
 
 
 def race_declarations(form: Form) -> str:
-    """What the functions of a form call beyond what accesses call."""
+    """Return declarations of the functions that race checks of a form call, beyond those of accesses."""
     found = ["declare i64 @race_lanes(i64, i64, i64, i64, i64, i64, i64, i64)"]
     for count in (16, LANES):
         vector, pointers, mask, name = (
@@ -41,12 +41,12 @@ def race_declarations(form: Form) -> str:
 
 
 def races_function(form: Form, wide: bool, stores: bool) -> str:
-    """Private to the object of one form of access. ``wide``: the host has AVX-512."""
+    """Return the function, private to the object of one form of access. ``wide``: the host has AVX-512."""
     return _Races(form, wide, stores).text()
 
 
 class _Words(ABC):
-    """Some words of the access, one per element of a vector. ``lanes`` are those that are accessed, ``info`` what lies behind their
+    """Some words of the access, one per element of a vector. ``lanes``: those that are accessed; ``info``: the details of their
     epochs."""
 
     def __init__(self, to: AccessEmitter, count: int, lanes: Ref, info: Ref) -> None:
@@ -54,7 +54,7 @@ class _Words(ABC):
         self.kind = vector_of(count, "i32")
 
     def some(self, test: Ref) -> Ref:
-        """Whether a vector of i1 has a bit."""
+        """Whether any element of a vector of i1 is set."""
         return self.to.any(test)
 
     @abstractmethod
@@ -65,7 +65,7 @@ class _Words(ABC):
 
 
 class _Row(_Words):
-    """Sixteen words side by side, ``offset`` bytes from the start of a plane."""
+    """Sixteen consecutive words, ``offset`` bytes from the start of a plane."""
 
     def __init__(self, to: AccessEmitter, lanes: Ref, info: Ref, offset: Ref) -> None:
         super().__init__(to, 16, lanes, info)
@@ -79,7 +79,7 @@ class _Row(_Words):
 
 
 class _Scattered(_Words):
-    """A word of each lane, anywhere."""
+    """A word of each lane, at any addresses."""
 
     def __init__(self, to: AccessEmitter, info: Ref, offsets: Ref) -> None:
         super().__init__(to, LANES, ACTIVE, info)
@@ -117,7 +117,7 @@ class _Races:
         return to.function(f"internal void @{name}(ptr %ctx, i64 %site, i32 %mask, {V32} %a{value})")
 
     def _inside(self) -> None:
-        """What is refused is not an access."""
+        """Skip the check of invalid accesses."""
         to, shift = self.to, self.form.shift
         size = to.context(Context.SHARED_BYTES)
         indices = to.rotated(NEAR, shift)
@@ -180,11 +180,11 @@ class _Races:
         return _Row(self.to, active, self._info(lanes, 16), self.to.add(near, 64 * block))
 
     def _way(self, label: str, parts: Sequence[_Words]) -> None:
-        """Compare the epochs of all words, and renew them."""
+        """Compare the epochs of all words, and update them."""
         to = self.to
         bad = self._any_late(parts, Race.WRITER)
         if self.stores:
-            # where the first reader comes before the last barrier of all warps, so does the other one
+            # where the first reader precedes the last barrier of all warps, so does the other one
             some = Ref("i1", "false")
             for part in parts:
                 after = self._after(part, part.load(self.planes[Race.READER]))
@@ -226,12 +226,12 @@ class _Races:
         return found
 
     def _after(self, part: _Words, epochs: Ref) -> Ref:
-        """Where epochs are not earlier than the last barrier of all warps."""
+        """Test which epochs are not earlier than the last barrier of all warps."""
         base = self.to.splat(self.base, part.count)
         return self.to.icmp("uge", epochs, base)
 
     def _late(self, part: _Words, epochs: Ref) -> Ref:
-        """Where epochs are those of other agents since the last barrier of all warps."""
+        """Test which epochs are those of other agents since the last barrier of all warps."""
         to, count = self.to, part.count
         after = self._after(part, epochs)
         agents = to.and_(epochs, to.splat(self.mask, count))
@@ -239,7 +239,7 @@ class _Races:
         return to.and_(after, other)
 
     def _unknown(self, part: _Words, epochs: Ref) -> Ref:
-        """Whether any of these is not known to the clock either."""
+        """Whether any of these epochs is not covered by the clock either."""
         to, count = self.to, part.count
         late = to.and_(self._late(part, epochs), part.lanes)
         agents = to.and_(epochs, to.splat(self.mask, count))
@@ -250,7 +250,7 @@ class _Races:
         return part.some(to.and_(to.icmp("ugt", times, known), late))
 
     def _read(self, part: _Words, epoch: Ref) -> None:
-        """A reader takes the first place if who is there comes before it, else the other."""
+        """Store a reader as the first one if the present first reader happened before it, else as the second one."""
         to = self.to
         epochs = part.load(self.planes[Race.READER])
         late = self._late(part, epochs)

@@ -1,7 +1,7 @@
-"""Runtime functions for accesses of shared memory by a whole warp, as LLVM IR; see ``access``.
+"""Runtime functions for accesses to shared memory by a whole warp, as LLVM IR; see ``access``.
 
-Whether memory was ever written is known from what it holds (``UNWRITTEN``), or in watched memory, to which pieces of words are
-stored, from a shadow byte for byte. What is not written takes the slow way.
+Unwritten memory is detected by its fill pattern (``UNWRITTEN``), or in watched memory, to which the program stores parts of words,
+by a shadow of one byte per byte. Accesses to unwritten memory take the slow path.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WORD = Form(4)
 
 
 def shared_access(name: str, form: Form, wide: bool, stores: bool) -> str:
-    """Shared memory, 32-bit addresses."""
+    """Return the function for shared memory, with 32-bit addresses."""
     return _Shared(name, form, wide, stores).text()
 
 
@@ -44,7 +44,7 @@ class _Shared:
         self.to = AccessEmitter()
         self.name, self.form, self.wide, self.stores = name, form, wide, stores
         self.watched = name.startswith("watched")
-        #: of loads that return a value: what each way gives, by label
+        #: of loads that return a value: the value of each path, by label
         self.held: dict[str, Ref] = {}
         self.loose: dict[str, Ref] = {}
 
@@ -67,7 +67,7 @@ class _Shared:
         self.aligned = to.icmp("eq", odd, 0)
         self.sound: Ref | None = None
         if self.stores and not self.watched:
-            # pieces of words are stored to watched memory only
+            # parts of words are stored to watched memory only
             narrow = form.size < 4
             self.sound = Ref("i1", "false") if narrow else to.not_(self._unwritten(self.value, None))
         self._rows()
@@ -76,7 +76,7 @@ class _Shared:
         return to.function(head_of(self.name, form, self.stores, V32))
 
     def _races(self) -> None:
-        """Look for races with other accesses first, while what is overwritten is there."""
+        """Check for races first, while memory still has the overwritten values."""
         to, form = self.to, self.form
         flags = to.race_flags()
         to.branch(to.icmp("eq", flags, 0), "access", "races")
@@ -88,7 +88,7 @@ class _Shared:
     # -- half warps that are consecutive or have one address -----------------------------------------------------------
 
     def _halves(self, places: list[Ref]) -> list[Ref]:
-        """The raw halves at two places."""
+        """Load the raw halves at two pointers."""
         return [self.to.load(self.form.half(), place, self.form.align) for place in places]
 
     def _whole(self, halves: list[Ref]) -> Ref:
@@ -124,12 +124,12 @@ class _Shared:
         self._take("same", self._repeated)
 
     def _fits(self, size: int) -> list[Ref]:
-        """Whether both half warps' first lanes are aligned, and so many bytes from there on inside shared memory."""
+        """Test whether the first lanes of both half warps are aligned, with ``size`` bytes from there inside shared memory."""
         room = self.to.sub(self.size, size)
         return [self.aligned, *(self.to.icmp("sle", place, room) for place in self.near)]
 
     def _places(self) -> tuple[list[Ref], list[Ref]]:
-        """Where the half warps begin, and their shadows."""
+        """Return pointers to the first element of each half warp, and to their shadows."""
         shadow = [self.shadow] if self.shadow is not None else []
         places, *shadows = (
             [self.to.place(base, item) for item in self.near] for base in (self.base, *shadow)
@@ -137,7 +137,7 @@ class _Shared:
         return places, shadows[0] if shadows else []
 
     def _take(self, label: str, read: Callable[[list[Ref]], Ref]) -> None:
-        """A way of loading whole half warps, to its end."""
+        """Write a complete path that loads whole half warps by ``read``."""
         to, form = self.to, self.form
         places, shadows = self._places()
         raw = read(places)
@@ -151,7 +151,7 @@ class _Shared:
         to.branch(unwritten, "slow", "kinds")
 
     def _repeated(self, places: list[Ref]) -> Ref:
-        """What lies at two places, in all lanes of the half warps."""
+        """Broadcast the elements at two pointers to all lanes of their half warps."""
         to, form = self.to, self.form
         one = vector_of(form.pieces, form.kind)
         parts = [to.load(one, place, form.align) for place in places]
@@ -198,7 +198,7 @@ class _Shared:
         to.jump("shapes")
 
     def _of_peer(self) -> None:
-        """If all lanes go to one other CTA of the cluster, and may: the same access, made there. Else on to ``lanewise``."""
+        """If all lanes may access one other CTA of the cluster, perform the access there; else branch to ``lanewise``."""
         to, form = self.to, self.form
         alone = to.icmp("eq", to.field(self.cta, Cta.CLUSTER), 0)
         empty = to.icmp("eq", MASK, 0)
@@ -262,13 +262,13 @@ class _Shared:
         to.branch(unwritten, "slow", "shapes")
 
     def _cut(self, words: Ref, shift: Ref) -> Ref:
-        """The bytes of an access of less than a word."""
+        """Extract the bytes of an access of less than a word."""
         return self.to.trunc(self.to.lshr(words, shift), self.form.kind)
 
-    # -- what was never written --------------------------------------------------------------------------------------------
+    # -- unwritten memory --------------------------------------------------------------------------------------------------
 
     def _unwritten(self, raw: Ref, seen: Ref | None) -> Ref:
-        """Whether an active lane has a byte that was never written (or holds what unwritten words hold)."""
+        """Whether an active lane has a byte that was never written (or a word with the fill pattern)."""
         to, form = self.to, self.form
         if seen is not None:
             count = LANES * form.pieces
@@ -279,7 +279,7 @@ class _Shared:
         return to.any(to.and_(bad, to.repeat(ACTIVE, count // LANES)))
 
     def _blank_near(self, places: list[Ref]) -> Ref:
-        """The same for rows of pieces of words: whether any word there holds what unwritten words hold."""
+        """The same for rows of parts of words: whether any word there has the fill pattern."""
         to, count = self.to, 16 * self.form.size // 4 + 1
         blank = []
         for place in places:
@@ -290,7 +290,7 @@ class _Shared:
     # -- wavefronts --------------------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Wavefronts follow from the mask and the lanes' distances: those of the last access of the site are remembered."""
+        """Count wavefronts, which depend on the mask and the lanes' distances; the site's last result is cached."""
         to = self.to
         to.start("kinds")
         held = self._joined(self.held)
@@ -312,7 +312,7 @@ class _Shared:
         finish(to, self.form, self.stores, self._joined(ways))
 
     def _joined(self, ways: Mapping[str, Ref | None]) -> Ref | None:
-        """What was loaded, by the block that it comes from, where it is returned."""
+        """The ``phi`` of the loaded values of all paths, if the function returns a value."""
         if self.stores or not self.form.alone:
             return None
         return self.to.phi(
@@ -320,14 +320,14 @@ class _Shared:
         )
 
     def _counted(self, label: str) -> Ref:
-        """The site's record, if wavefronts are counted; in a block of its own."""
+        """Return the site's record, in a block that runs only if wavefronts are counted."""
         to = self.to
         to.branch(to.icmp("eq", to.context(Context.COUNTING), 0), "end", label)
         to.start(label)
         return to.of_site(Context.SHAPES, GlobalShape.BYTES)
 
     def _of_kind(self) -> Ref:
-        """Half warps that are consecutive, or have one address: the distance between them determines all. To ``known`` or
+        """Look up half warps of consecutive or equal addresses, by the distance between them. Continues at ``known`` or
         ``measure``."""
         to = self.to
         shape = self._counted("memo")
@@ -342,7 +342,7 @@ class _Shared:
         return shape
 
     def _of_any(self) -> Ref:
-        """Any addresses: all distances from the first one. To ``known`` or ``measure``."""
+        """Look up any addresses, by all distances from the first one. Continues at ``known`` or ``measure``."""
         to = self.to
         shape = self._counted("compare")
         relative = to.sub(NEAR, to.splat(to.and_(self.lows[0], -4)))
@@ -361,7 +361,7 @@ class _Shared:
         return shape
 
     def _measure(self, shape: Ref, held: Ref | None, loose: Ref | None) -> None:
-        """Wavefronts of addresses whose distances are new."""
+        """Compute and cache the wavefronts of new distances."""
         to = self.to
         self.measured = self._joined({"fresh": held, "renew": loose})
         mask, addresses = to.place(shape, SharedShape.MASK), to.zext(NEAR, "i64")

@@ -1,4 +1,4 @@
-"""IR text of the runtime's memory functions: what those of all spaces have in common."""
+"""IR text that the runtime's memory functions of all spaces share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 V64, V32, V1 = lanes_of("i64"), lanes_of("i32"), lanes_of("i1")
-#: what every access is given: the active lanes as i32, i64 and vector, its site, and addresses of 64 bits or, of shared memory, 32
+#: parameters of every access: active lanes as i32, i64 and vector, the site, and addresses of 64 bits or, of shared memory, 32
 MASK, MASK64, ACTIVE, SITE = (
     Ref("i32", "%mask"),
     Ref("i64", "%mask64"),
@@ -42,10 +42,10 @@ ADDRESSES, NEAR = Ref(V64, "%a"), Ref(V32, "%a")
 
 @dataclass(frozen=True)
 class Form:
-    """What one lane accesses: ``count`` elements of ``width`` bytes.
+    """The access of one lane: ``count`` elements of ``width`` bytes.
 
-    Bytes in the order of memory make one vector, ``raw``: an integer per lane of up to 8 bytes, several of 8 bytes beyond. A single
-    element of up to 8 bytes is given and returned as that vector; others lie in memory at ``%vals``, element by element.
+    ``raw`` is a vector of the bytes in the order of memory: an integer per lane of up to 8 bytes, or several of 8 bytes. A single
+    element of up to 8 bytes is passed and returned as that vector; others are in memory at ``%vals``, element by element.
     """
 
     width: int
@@ -69,12 +69,12 @@ class Form:
 
     @property
     def pieces(self) -> int:
-        """Parts of ``raw`` per lane."""
+        """Integers of ``raw`` per lane."""
         return max(1, self.size // 8)
 
     @property
     def kind(self) -> str:
-        """Type of these parts."""
+        """Type of these integers."""
         return f"i{8 * min(8, self.size)}"
 
     @property
@@ -87,7 +87,7 @@ class Form:
 
     @property
     def ones(self) -> Ref:
-        """``raw`` with what the shadow of written bytes holds."""
+        """``raw`` of the shadow where all bytes are written."""
         return Ref(self.raw, f"splat ({self.kind} {0x0101010101010101 % (1 << int(self.kind[1:]))})")
 
     def half(self) -> str:
@@ -96,7 +96,7 @@ class Form:
 
 
 def _named(vector: str) -> str:
-    """A vector type in names of LLVM's functions."""
+    """Return the mangled name of a vector type in LLVM's intrinsics."""
     return f"v{count_of(vector)}{element_of(vector)}"
 
 
@@ -108,13 +108,13 @@ class AccessEmitter(Emitter):
         return self.load("i16", self.of_site(Context.RACE_SITES, 2))
 
     def repeat(self, lanes: Ref, times: int) -> Ref:
-        """Each lane's value so many times, side by side."""
+        """Repeat each lane's value ``times`` times, consecutively."""
         if times == 1:
             return lanes
         return self.pick(lanes, [index // times for index in range(LANES * times)])
 
     def pointers(self, base: str, offsets: Ref, form: Form) -> Ref:
-        """Pointers to the parts of ``raw``, from byte offsets of the lanes."""
+        """Return pointers to the integers of ``raw``, from byte offsets of the lanes."""
         repeated = self.repeat(offsets, form.pieces)
         if form.pieces > 1:
             kind = element_of(offsets.type)
@@ -125,7 +125,7 @@ class AccessEmitter(Emitter):
         )
 
     def gather(self, pointers: Ref, lanes: Ref, form: Form) -> Ref:
-        """``raw`` of the active lanes, zero elsewhere."""
+        """Gather ``raw`` of the active lanes, zero elsewhere."""
         mask, raw = self.repeat(lanes, form.pieces), alike(pointers.type, form.kind)
         return self.ref(
             raw,
@@ -141,7 +141,7 @@ class AccessEmitter(Emitter):
         )
 
     def masked_load(self, type: str, pointer: str, on: Ref, align: int) -> Ref:
-        """Elements side by side where ``on`` holds, zero elsewhere."""
+        """Load consecutive elements where ``on`` holds, zero elsewhere."""
         name = f"llvm.masked.load.{_named(type)}.p0"
         return self.ref(
             type, f"call {type} @{name}(ptr align {align} {pointer}, {on.type} {on}, {type} zeroinitializer)"
@@ -156,7 +156,7 @@ class AccessEmitter(Emitter):
         return self.icmp("ne", self.bits(tests), 0)
 
     def rotated(self, addresses: Ref, shift: int) -> Ref:
-        """Addresses divided by a power of two; what is not a multiple of it becomes a number beyond all that are."""
+        """Divide addresses by a power of two, as a rotation; other addresses than its multiples become numbers above all quotients."""
         type = addresses.type
         operands = ", ".join(f"{type} {item}" for item in (addresses, addresses, literal(type, shift)))
         return self.ref(type, f"call {type} @llvm.fshr.v{LANES}{element_of(type)}({operands})")
@@ -186,7 +186,7 @@ class AccessEmitter(Emitter):
     # -- elements and raw bytes ------------------------------------------------------------------------------------------
 
     def split(self, raw: Ref, form: Form) -> None:
-        """Put the elements of ``raw`` to ``%vals``."""
+        """Write the elements of ``raw`` to ``%vals``."""
         unit = min(8, form.width)
         per_element, per_lane = form.width // unit, form.size // unit
         units = self.bitcast(raw, f"<{LANES * per_lane} x i{8 * unit}>")
@@ -224,7 +224,7 @@ class AccessEmitter(Emitter):
 
 
 def declarations(form: Form) -> str:
-    """What the functions of a form may call."""
+    """Return declarations of the functions that a form may call."""
     lines = [
         "declare i32 @llvm.cttz.i32(i32, i1)",
         "declare i32 @llvm.ctlz.i32(i32, i1)",
@@ -262,14 +262,14 @@ def declarations(form: Form) -> str:
 
 
 def head_of(name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> str:
-    """Result, name and parameters of a function."""
+    """Return result type, name and parameters of a function."""
     value = "" if form.alone and not stores else f", {form.raw} %v" if form.alone else ", ptr %vals"
     result = form.raw if form.alone and not stores else "void"
     return f"{result} @{name}(ptr %ctx, i64 %site, i32 %mask, {addresses} %a{extra}{value})"
 
 
 def begin(to: AccessEmitter, form: Form) -> None:
-    """The first lines of a function."""
+    """Write the first lines of a function."""
     to.start("entry")
     to.do(
         f"%area = alloca {V64}, align 64",
@@ -280,12 +280,12 @@ def begin(to: AccessEmitter, form: Form) -> None:
 
 
 def stored(to: AccessEmitter, form: Form, stores: bool) -> Ref:
-    """The raw value to store."""
+    """Return the raw value to store."""
     return to.join(form) if stores and not form.alone else Ref(form.raw, "%v")
 
 
 def stored_at(to: AccessEmitter, form: Form) -> Ref:
-    """The address of the values to store, as elements."""
+    """Return the address of the values to store, as elements."""
     if not form.alone:
         return to.number("%vals")
     to.put(form.raw, "%v", "%out", 64)
@@ -293,7 +293,7 @@ def stored_at(to: AccessEmitter, form: Form) -> Ref:
 
 
 def slow(to: AccessEmitter, form: Form, stores: bool, wide_addresses: Ref, space: str) -> Ref | None:
-    """Lane by lane; gives what was loaded, if that is returned."""
+    """Lane by lane; returns what was loaded, if that is returned."""
     to.store(wide_addresses, "%area", 64)
     if form.alone:
         to.put(form.raw, "%v" if stores else "zeroinitializer", "%out", 64)
@@ -306,5 +306,5 @@ def slow(to: AccessEmitter, form: Form, stores: bool, wide_addresses: Ref, space
 
 
 def finish(to: AccessEmitter, form: Form, stores: bool, value: Ref | None) -> None:
-    """Return, with what was loaded."""
+    """Write the ``ret``, with the loaded value if the form returns one."""
     to.give(None if stores or not form.alone else value)

@@ -1,5 +1,4 @@
-"""Runtime of generated code: whether tensor copies may be made, as ``tensor_boxes.problem_of`` says it of the reference backend.
-
+"""Runtime of generated code: validity of tensor copies, as ``tensor_boxes.problem_of`` defines it for the interpreter.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``; ``vectors`` as in
 ``tensor_copies``.
@@ -18,32 +17,32 @@ from .units import is_padded, row_units, unit_elements, unit_held
 
 
 def signed16(value: int) -> int:
-    """Extended by its sign."""
+    """Sign-extend 16 bits."""
     return (value ^ 32768) - 32768
 
 
 def coordinate(vectors: int, lane: int, axis: int) -> int:
-    """A coordinate of a lane; from 5 on the offsets of im2col."""
+    """Return a coordinate of a lane; from 5 on the offsets of im2col."""
     return (load32(vectors + axis * 128 + lane * 4) ^ 2147483648) - 2147483648
 
 
 def lower_corner(layout: TensorMap, axis: int) -> int:
-    """Where the bounding box begins along an axis between N and C."""
+    """Return the start of the bounding box along an axis between N and C."""
     return signed16(layout.LOWER[axis])
 
 
 def upper_corner(layout: TensorMap, axis: int) -> int:
-    """How far from its end the bounding box ends along an axis between N and C."""
+    """Return the end of the bounding box along an axis between N and C, relative to the axis's end."""
     return signed16(layout.UPPER[axis])
 
 
 def first_spatial(layout: TensorMap) -> int:
-    """The axis W."""
+    """Return the index of axis W."""
     return layout.INTERLEAVE == 0
 
 
 def map_bytes(context: Context, cta: Cta, state: State, site: int, lane: int, address: int, how: int) -> int:
-    """Host address of the bytes of a tensor map, or 0 after noting what is wrong. ``how`` as for ``reach``."""
+    """Return the host address of the bytes of a tensor map, or 0 after recording the error. ``how`` as for ``reach``."""
     done = 0
     host = 0
     while done < 128:
@@ -57,7 +56,7 @@ def map_bytes(context: Context, cta: Cta, state: State, site: int, lane: int, ad
 
 
 def tensor_map_at(context: Context, cta: Cta, state: State, site: int, lane: int, address: int) -> TensorMap:
-    """Host address of the tensor map of a copy, or 0 after noting what is wrong."""
+    """Return the host address of the tensor map of a copy, or 0 after recording the error."""
     host = TensorMap(map_bytes(context, cta, state, site, lane, address, 8 + 3))
     if host == 0:
         return TensorMap(0)
@@ -70,7 +69,7 @@ def tensor_map_at(context: Context, cta: Cta, state: State, site: int, lane: int
 
 
 def missing_field(layout: TensorMap) -> int:
-    """1 + the first field that a copy needs and that has not been set, as ``field_word``; 0 if there is none."""
+    """Return 1 + the first field that a copy needs and that is not set, as ``field_word``; 0 if there is none."""
     unset = layout.UNSET
     if unset == 0:
         return 0
@@ -94,8 +93,8 @@ def missing_field(layout: TensorMap) -> int:
 def map_to_change(
     context: Context, cta: Cta, state: State, site: int, lane: int, address: int, space: int
 ) -> int:
-    """Host address of a tensor map of which a field is set, or 0 after noting what is wrong. 128 zero bytes become a map that lacks
-    its fields."""
+    """Return the host address of a tensor map of which a field is to be set, or 0 after recording the error. 128 zero bytes become
+    a map without fields."""
     host = TensorMap(map_bytes(context, cta, state, site, lane, address, space + 12))
     if host == 0:
         return 0
@@ -118,7 +117,7 @@ def map_to_change(
 
 
 def is_map(layout: TensorMap) -> int:
-    """Whether there is a tensor map, and no field has a number that means nothing, as programs can write anything."""
+    """Whether the bytes are a tensor map with valid fields only, as programs can write any bytes."""
     if load64(layout) != MAGIC or layout.RANK < 1 or layout.RANK > 5:
         return 0
     if layout.TYPE >= Place.TYPES or layout.SWIZZLE >= Place.WIDTHS:
@@ -142,7 +141,7 @@ def is_map(layout: TensorMap) -> int:
 def override_refused(
     context: Context, site: int, lane: int, inner: int, how: int, axes: int, vectors: int
 ) -> int:
-    """Whether what overrides a map must not be."""
+    """Whether the values that override a map's fields are invalid."""
     base = load64(vectors + Bulk.BASE + lane * 8)
     if base & 15:
         refuse_mbarrier(context, site, lane, inner, Problem.OVERRIDE, 0, base)
@@ -166,7 +165,7 @@ def override_refused(
 
 
 def overridden(context: Context, lane: int, layout: TensorMap, how: int, axes: int, vectors: int) -> int:
-    """A tensor map with the values of the instruction."""
+    """Return a copy of a tensor map with the values of the instruction."""
     changed = TensorMap(context.SCRATCH + Bulk.CHANGED)
     done = 0
     while done < 128:
@@ -188,7 +187,7 @@ def overridden(context: Context, lane: int, layout: TensorMap, how: int, axes: i
 def layout_refused(
     context: Context, site: int, lane: int, layout: TensorMap, inner: int, how: int, axes: int, kinds: int
 ) -> int:
-    """Whether a map does not go with an instruction; ``kinds``: the element types that it combines, one bit each."""
+    """Whether a map is invalid for an instruction; ``kinds``: the element types that a reduction combines, one bit each."""
     kind = layout.TYPE
     stores = how & Bulk.TO_GLOBAL
     if layout.RANK != axes:
@@ -240,7 +239,7 @@ def layout_refused(
 def start_refused(
     context: Context, site: int, lane: int, layout: TensorMap, inner: int, how: int, axes: int, vectors: int
 ) -> int:
-    """Whether a copy begins where it must not."""
+    """Whether the start of a copy is invalid."""
     multiple = 1
     if layout.INTERLEAVE == 0:
         multiple = unit_elements(layout)
@@ -267,7 +266,7 @@ def start_refused(
 def column_refused(
     context: Context, site: int, lane: int, layout: TensorMap, inner: int, how: int, axes: int, vectors: int
 ) -> int:
-    """Whether an im2col copy does not go with its map."""
+    """Whether an im2col copy is invalid for its map."""
     mode = layout.MODE
     spatial = axes - 2
     axis = 0

@@ -1,4 +1,4 @@
-"""Runtime of generated code: tensor copies lane by lane, the rows that they have, and changes of tensor maps.
+"""Runtime of generated code: tensor copies lane by lane, their rows, and changes of tensor maps.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``. ``vectors``: 32-bit
 coordinates of all lanes axis by axis, then the offsets of im2col.
@@ -55,7 +55,7 @@ def tensor_reached(
     units: int,
     how: int,
 ) -> int:
-    """Check the shared memory of a copy, without padding. 1 if refused."""
+    """Check the shared memory of a copy, without padding. Returns 1 if invalid."""
     held = unit_held(layout)
     done = 0
     if is_padded(layout) and (how & Bulk.TO_GLOBAL) == 0:
@@ -100,7 +100,7 @@ def tensor_line(
     how: int,
     combine: int,
 ) -> int:
-    """The row whose coordinates stand at the cursor, eight bytes each. 1 if refused."""
+    """The row whose coordinates stand at the cursor, eight bytes each. Returns 1 if invalid."""
     address = layout.ADDRESS
     inside = 1
     axis = 1
@@ -136,7 +136,7 @@ def tensor_box(
     how: int,
     combine: int,
 ) -> int:
-    """The rows of a box, or four rows. 1 if refused."""
+    """The rows of a box, or four rows. Returns 1 if invalid."""
     axes = layout.RANK
     cursor = context.SCRATCH + Bulk.CURSOR
     rows = 1
@@ -168,7 +168,7 @@ def tensor_box(
 
 
 def next_pixel(layout: TensorMap, cursor: int, spatial: int, moved: int) -> int:
-    """Go on to the next pixel of the bounding box, which is moved by so many along W."""
+    """Advance the cursor to the next pixel of the bounding box, which is shifted by ``moved`` along W."""
     first = first_spatial(layout)
     axis = 0
     while axis < spatial:
@@ -186,7 +186,7 @@ def next_pixel(layout: TensorMap, cursor: int, spatial: int, moved: int) -> int:
 
 
 def pixel_row(layout: TensorMap, vectors: int, lane: int, cursor: int, row: int) -> int:
-    """The coordinates of a row: those of the pixel at the cursor, with the offsets of im2col."""
+    """Write the coordinates of a row: those of the pixel at the cursor plus the offsets of im2col."""
     first = first_spatial(layout)
     axis = 0
     while axis < layout.RANK:
@@ -214,7 +214,8 @@ def halo_rows(
     how: int,
     combine: int,
 ) -> int:
-    """A row as a halo pixel of the groups that it is one of; ``inner`` is the address of the first halo pixel. 1 if refused."""
+    """A row as a halo pixel of the groups that it is one of; ``inner`` is the address of the first halo pixel. Returns 1 if
+    invalid."""
     pitch = row_units(layout) * unit_held(layout)
     group = 0
     while group < groups:
@@ -239,7 +240,7 @@ def tensor_pixels(
     how: int,
     combine: int,
 ) -> int:
-    """The pixels of an im2col copy; ``tensor_boxes`` says in which order halo pixels lie. 1 if refused."""
+    """The pixels of an im2col copy; ``tensor_boxes`` says in which order halo pixels lie. Returns 1 if invalid."""
     cursor = context.SCRATCH + Bulk.CURSOR
     row = cursor + 40
     spatial = layout.RANK - 2
@@ -283,7 +284,7 @@ def tensor_pixels(
 
 
 def tensor_counted(context: Context, site: int, layout: TensorMap, units: int, how: int) -> int:
-    """Count a copy of so many units, and note the bytes that it moved."""
+    """Count a copy of so many units, and record the bytes that it moved."""
     if context.COUNTING:
         waves = (units * unit_held(layout) + 127) >> 7
         bump(context, site, Counter.WAVEFRONTS, waves)
@@ -305,7 +306,7 @@ def tensor_refused(
     vectors: int,
     kinds: int,
 ) -> int:
-    """Whether a copy may not be made with this map and these coordinates, which is noted; ``address``: that of shared memory."""
+    """Whether a copy is invalid with this map and these coordinates; records the error. ``address``: that of shared memory."""
     if layout_refused(context, site, lane, layout, address, how, axes, kinds):
         return 1
     if start_refused(context, site, lane, layout, address, how, axes, vectors):
@@ -327,7 +328,7 @@ def tensor_copy(
     how: int,
     combine: int,
 ) -> int:
-    """One copy, of a multicast that to one CTA, with the mbarrier that it signals. 1 if refused."""
+    """One copy, of a multicast that to one CTA, with the mbarrier that it signals. Returns 1 if invalid."""
     if how & Bulk.MULTICAST:
         inner = in_rank(cta, inner, rank)
     context.MOVED = 0
@@ -362,7 +363,7 @@ def tensor_lanes(
     kinds: int,
 ) -> int:
     """One instruction, lane after lane. ``targets``: addresses of shared memory; ``combine``: the function of a reduction (0: none),
-    ``kinds``: the element types it takes, one bit each. 1 if refused."""
+    ``kinds``: the element types it takes, one bit each. Returns 1 if invalid."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -415,7 +416,7 @@ def replace_lanes(
     bit: int,
 ) -> int:
     """``tensormap.replace``, lane after lane: values from ``low`` to ``high``; ``field`` is where in a map, ``bit`` that of the field
-    in what a map lacks. The instruction is not a site: ``site`` is that of what is not counted. 1 if refused."""
+    in what a map lacks. The instruction is not a site: ``site`` is that of what is not counted. Returns 1 if invalid."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

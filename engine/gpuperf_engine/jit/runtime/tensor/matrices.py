@@ -1,6 +1,6 @@
-"""Runtime of generated code: the matrices of ``tcgen05`` are fetched from shared and tensor memory, with their metadata and scales.
+"""Runtime of generated code: loads the matrices of ``tcgen05`` from shared and tensor memory, with their metadata and scales.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` says where everything lies.
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` defines the layouts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def has_columns(cta: Cta, column: int, count: int) -> int:
 
 
 def unpacked(target: int, source: int, bits: int, count: int, apart: int) -> int:
-    """Elements of four or six bits, at most 16, each to a byte."""
+    """Unpack at most 16 elements of four or six bits, each to a byte."""
     index = 0
     held = load64(source)
     more = load32(source + 8)
@@ -62,7 +62,8 @@ def fetch_lines(
     context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, pieces: int, bits: int, how: int,
     target: int,
 ) -> int:  # fmt: skip
-    """Lines of a matrix in shared memory along K, in pieces of 16 bytes; ``bits``: of elements that are packed, each to a byte."""
+    """Load lines of a K-major matrix in shared memory, in pieces of 16 bytes; ``bits``: size of packed elements, each unpacked to a
+    byte."""
     start = (descriptor & 16383) << 4
     leading = ((descriptor >> 16) & 16383) << 4
     stride = ((descriptor >> 32) & 16383) << 4
@@ -98,8 +99,8 @@ def fetch_transposed(
     context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, size: int, bits: int,
     how: int, target: int,
 ) -> int:  # fmt: skip
-    """Lines of a matrix in shared memory that lies across K: 16 bytes hold one k of several lines; ``bits``: of elements that are
-    packed, each to a byte."""
+    """Load lines of an MN-major matrix in shared memory, where 16 bytes hold one k of several lines; ``bits``: size of packed
+    elements, each unpacked to a byte."""
     start = (descriptor & 16383) << 4
     leading = ((descriptor >> 16) & 16383) << 4
     stride = ((descriptor >> 32) & 16383) << 4
@@ -145,7 +146,7 @@ def fetch(
     context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, kind: int, form: int,
     across: int, how: int, target: int,
 ) -> int:  # fmt: skip
-    """A matrix in shared memory, line by line, ``Tensor.PITCH`` bytes apart."""
+    """Load a matrix in shared memory as lines with a stride of ``Tensor.PITCH`` bytes."""
     size = element_bytes(kind)
     bits = 8
     if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
@@ -172,7 +173,7 @@ def fetch_tensor(
     form: int,
     target: int,
 ) -> int:
-    """Lines of A in tensor memory: eight words in the lane of each row."""
+    """Load lines of A in tensor memory: eight words in the lane of each row."""
     column = address & 65535
     if has_columns(cta, column, 8) == 0:
         return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, 8)
@@ -194,12 +195,12 @@ def fetch_tensor(
 
 
 def metadata_of(cta: Cta, column: int, held: int, bit: int) -> int:
-    """The four bits of metadata from a bit on, which lane ``held`` has in columns from one on."""
+    """Return the four bits of metadata from ``bit`` on, in lane ``held`` and the columns from ``column`` on."""
     return (load32(cta.TENSOR + (column + (bit >> 5)) * Tensor.COLUMN_BYTES + 4 * held) >> (bit & 31)) & 15
 
 
 def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spread: int, how: int) -> int:
-    """Put the elements of a row of a sparse A where the metadata from a column on say. 0 if these mean nothing."""
+    """Expand a row of a sparse A by the metadata from a column on. Returns 0 if these are invalid."""
     kind = how & Tensor.KIND
     depth = depth_of(how)
     size = element_bytes(kind)
@@ -208,7 +209,7 @@ def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spr
     target = work + TensorWork.RAW_SPARSE + row * Tensor.PITCH
     index = 0
     while index < depth >> 1:
-        # the group of elements that four bits of metadata are about, and which of those stored it is
+        # the group of elements of four bits of metadata, and the element's index among the stored ones
         chunk = 2 * index
         which = 0
         if kind >= Tensor.MXF4:
@@ -256,7 +257,7 @@ def expand(
     how: int,
     idesc: int,
 ) -> int:
-    """Put the elements of a sparse A where their metadata say, and note where there are any. 0 if metadata mean nothing."""
+    """Expand a sparse A by its metadata, and record which elements are stored. Returns 0 if metadata are invalid."""
     work = context.TENSOR_WORK
     kind = how & Tensor.KIND
     column = address & 65535
@@ -278,7 +279,7 @@ def expand(
 def put_codes(
     context: Context, cta: Cta, site: int, lane: int, address: int, lines: int, scales: int, first: int
 ) -> int:
-    """The codes of the scales of lines: bytes of the word in lane l % 32 and column l / 32, from that of the selector on."""
+    """Load the codes of the scales of lines: bytes of the word in lane l % 32 and column l / 32, from the selector's byte on."""
     work = context.TENSOR_WORK
     column = address & 65535
     columns = (lines + 31) >> 5

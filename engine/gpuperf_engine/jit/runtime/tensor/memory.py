@@ -1,7 +1,7 @@
 """Runtime of generated code: tensor memory, its allocation, and copies to it.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` says where everything lies. A
-``site`` below 0 is −1 − the place of the instruction in its block.
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` defines the layouts. A ``site``
+below 0 is −1 − the position of the instruction in its block.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .matrices import fetch_lines, has_columns
 def tensor_place(
     context: Context, cta: Cta, state: State, site: int, address: int, align: int, columns: int
 ) -> int:
-    """Host address of what the warp loads or stores, or 0 after noting the fault. ``align``: lanes at multiples of which it may
-    begin."""
+    """Return the host address of a warp's access, or 0 after recording the fault. ``align``: the first lane must be a multiple of
+    it."""
     row = address >> 16
     column = address & 65535
     if row & (align - 1) or row >> 5 != state.INDEX & 3:
@@ -32,7 +32,7 @@ def tensor_place(
 def tensor_alloc(
     context: Context, cta: Cta, state: State, site: int, lane: int, address: int, columns: int, how: int
 ) -> int:
-    """Allocate columns: 1 if that is done, or refused; 0 if the warp must wait."""
+    """Allocate columns. Returns 1 after the allocation, or if it is invalid; 0 if the warp must wait."""
     if columns & (columns - 1) or columns < Tensor.UNIT or columns > Tensor.COLUMNS:
         refuse_mbarrier(context, site, lane, 0, TensorProblem.COLUMNS, 0, columns)
         return 1
@@ -61,7 +61,7 @@ def tensor_alloc(
 
 
 def tensor_free(context: Context, cta: Cta, site: int, lane: int, address: int, columns: int) -> int:
-    """Free columns; no columns: the CTA allocates no more."""
+    """Free columns; with 0 columns, relinquish the right to allocate."""
     if columns == 0:
         cta.TENSOR_CLOSED = 1
         return 1
@@ -72,14 +72,14 @@ def tensor_free(context: Context, cta: Cta, site: int, lane: int, address: int, 
         return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_FREED, address, columns)
     cta.TENSOR_SIZES[unit] = 0
     cta.TENSOR_UNITS = cta.TENSOR_UNITS & ~(((1 << count) - 1) << unit)
-    # whoever waits for columns looks again
+    # warps that wait for columns try again
     cta.PHASES += 1
     context.PASSED += 1
     return 1
 
 
 def peer_of(cta: Cta) -> Cta:
-    """The other CTA of the pair; 0 if there is none."""
+    """Return the other CTA of the pair; 0 if there is none."""
     cluster = cta.CLUSTER
     if cluster == 0:
         return Cta(0)
@@ -151,7 +151,7 @@ def tensor_copy(
     bits: int,
     pair: int,
 ) -> int:
-    """``tcgen05.cp``: each lane's copy, one after the other; ``pair``: in both CTAs of the pair, from the shared memory of each."""
+    """Execute ``tcgen05.cp``, lane after lane; ``pair``: in both CTAs of the pair, from the shared memory of each."""
     other = Cta(0)
     if pair:
         other = peer_of(cta)

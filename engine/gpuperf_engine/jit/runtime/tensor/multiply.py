@@ -1,6 +1,6 @@
 """Runtime of generated code: ``tcgen05.mma``.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` says where everything lies.
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` defines the layouts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def put_numbers(
     context: Context, source: int, target: int, lines: int, count: int, line_step: int, element_step: int, spread: int, negates: int,
     numbers: int,
 ) -> int:  # fmt: skip
-    """Turn elements into numbers."""
+    """Decode elements to f64."""
     work = context.TENSOR_WORK
     work.SOURCE = source
     work.TARGET = target
@@ -54,7 +54,7 @@ def zeros_of(operands: int, lane: int, how: int) -> int:
 
 
 def put_form(work: TensorWork, kind: int, form: int) -> int:
-    """How the elements of a matrix are stored, and what they mean."""
+    """Set the encoding of the elements of a matrix."""
     work.FORM = Tensor.BYTES_FORM
     work.TABLE = form
     if kind <= Tensor.TF32:
@@ -71,7 +71,7 @@ def put_form(work: TensorWork, kind: int, form: int) -> int:
 def put_masks(
     work: TensorWork, operands: int, lane: int, rank: int, first: int, rows: int, spread: int
 ) -> int:
-    """Which lanes of D are written: those of its rows that are not disabled."""
+    """Set the masks of the lanes of D that are written: those of its rows that are not disabled."""
     chunk = 0
     while chunk < 4:
         mask = 4294967295
@@ -88,7 +88,7 @@ def put_masks(
 def put_right(
     context: Context, owner: Cta, site: int, lane: int, operands: int, how: int, rank: int, numbers: int
 ) -> int:
-    """The numbers of B, which both CTAs share where there are no scales. 0 if refused."""
+    """The numbers of B, which both CTAs share where there are no scales. Returns 0 if invalid."""
     work = context.TENSOR_WORK
     kind = how & Tensor.KIND
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
@@ -125,7 +125,7 @@ def put_right(
 def fetch_left(
     context: Context, owner: Cta, state: State, site: int, lane: int, operands: int, how: int, reads: int
 ) -> int:
-    """The scales of A, and its bytes if they lie in shared memory. 0 if refused."""
+    """The scales of A, and its bytes if they lie in shared memory. Returns 0 if invalid."""
     work = context.TENSOR_WORK
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
     rows = rows_of(idesc) >> ((how >> 6) & 1)
@@ -149,7 +149,7 @@ def fetch_left(
 def put_left(
     context: Context, owner: Cta, site: int, lane: int, operands: int, how: int, rows: int, first: int, spread: int, numbers: int
 ) -> int:  # fmt: skip
-    """The numbers of A for the rows of D from lane ``first`` on. 0 if refused."""
+    """The numbers of A for the rows of D from lane ``first`` on. Returns 0 if invalid."""
     work = context.TENSOR_WORK
     kind = how & Tensor.KIND
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
@@ -176,7 +176,7 @@ def put_left(
 
 
 def put_sums(work: TensorWork, owner: Cta, lane: int, operands: int, how: int, columns: int) -> int:
-    """What is summed up, and how it becomes D, for all parts of D, of so many columns."""
+    """Set the operands of the product for all parts of D, of so many columns."""
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
     d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
     work.LEFT = work + TensorWork.NUMBERS_A
@@ -197,7 +197,7 @@ def multiply_in(
     context: Context, owner: Cta, state: State, site: int, lane: int, operands: int, how: int, rank: int, numbers: int, sums: int,
     reads: int,
 ) -> int:  # fmt: skip
-    """The part of a product whose D lies in one CTA; the lines of B have been fetched."""
+    """Compute the part of a product whose D is in one CTA; the lines of B are already loaded."""
     work = context.TENSOR_WORK
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
     d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
@@ -240,7 +240,7 @@ def multiply_one(
     numbers: int,
     sums: int,
 ) -> int:
-    """The product of one lane. 0 if refused."""
+    """The product of one lane. Returns 0 if invalid."""
     work = context.TENSOR_WORK
     kind = how & Tensor.KIND
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
@@ -268,10 +268,10 @@ def multiply_one(
     form = b_type(kind, idesc)
     across = (idesc >> 16) & 1
     b = load64(operands + TensorWork.OPERAND_B + 8 * lane)
-    # races are looked for in the memory of the CTA itself
+    # only accesses to the CTA's own memory are checked for races
     reads = 9 + 16 * (one != cta)
     target = work + TensorWork.RAW_B
-    # B is recorded by the slot behind that of A
+    # the slot of B follows that of A
     context.VALUE_SLOT = context.VALUE_SLOT + 1
     if fetch(context, one, state, site, lane, b, lines, depth, kind, form, across, reads, target) == 0:
         return 0
@@ -300,7 +300,7 @@ def tensor_multiply(
     numbers: int,
     sums: int,
 ) -> int:
-    """``tcgen05.mma``: each lane's product, one after the other."""
+    """Execute ``tcgen05.mma``, lane after lane."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

@@ -1,7 +1,7 @@
 """Functions for ``tcgen05.mma`` as LLVM IR, which the runtime calls by address with a ``TensorWork``.
 
-``v_tensor_numbers`` turns elements of a matrix into numbers (f64), one after the other; ``v_tensor_sums`` adds up products, for 32
-lanes of one column of D at once. Products of numbers are exact in f64, so that it makes no difference whether the host fuses them.
+``v_tensor_numbers`` decodes elements of a matrix to f64, one after the other; ``v_tensor_sums`` accumulates products, for 32 lanes of
+one column of D at once. The products are exact in f64, so that a fused multiply-add has the same result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLUMN = 8 * Tensor.LANES
 
 
 def tensor_function(name: str) -> str:
-    """The IR of one of both functions."""
+    """Return the IR of one of the two functions."""
     writer = Emitter()
     writer.start("entry")
     (_write_numbers if name == NUMBERS else _write_sums)(writer)
@@ -42,7 +42,7 @@ def _field(writer: Emitter, offset: int) -> Ref:
     return writer.field("%work", offset)
 
 
-#: key of the case in which elements have scales, besides those of how they are stored and what they mean
+#: flag of the cases with scaled elements, besides the code of the encoding
 _SCALED = 256
 
 
@@ -73,7 +73,7 @@ def _write_numbers(writer: Emitter) -> None:
 
 
 def _write_lines(writer: Emitter, meaning: Callable[[Ref, Ref], Ref], scaled: bool) -> None:
-    """All elements of one type."""
+    """Write the loop over all elements of one type."""
     source, lines, count, target, step, further, spread, codes, shift, table = (
         _field(writer, offset)
         for offset in (
@@ -120,7 +120,7 @@ def _byte(writer: Emitter, name: str, line: Ref, k: Ref) -> Ref:
 
 
 def _meaning(writer: Emitter, name: str, byte: Ref) -> Ref:
-    """The number (f64) that a byte of a type is."""
+    """Return the value (f64) of a byte of a type."""
     if name == "u8":
         return writer.uitofp(byte, "double")
     if name == "s8":
@@ -152,7 +152,7 @@ def _write_sums(writer: Emitter) -> None:
 
 
 def _write_case(writer: Emitter, result: int, sparse: bool, saturates: bool) -> None:
-    """D of one type: four groups of 32 lanes, column by column."""
+    """Write D of one type: four groups of 32 lanes, column by column."""
     d, columns, depth, step = (
         _field(writer, offset)
         for offset in (TensorWork.D, TensorWork.COLUMNS, TensorWork.DEPTH, TensorWork.RIGHT_STEP)
@@ -181,7 +181,7 @@ def _write_case(writer: Emitter, result: int, sparse: bool, saturates: bool) -> 
 
 
 def _write_sum(writer: Emitter, start: Ref, factors: tuple[Ref, Ref], depth: Ref, masks: Ref | None) -> Ref:
-    """``start`` with the products of all k added, one after the other."""
+    """Add the products of all k to ``start``, one after the other."""
     before, head, done = writer.block, writer.label("k"), writer.label("k.done")
     writer.enter(head)
     k = writer.phi("i64", (0, before))

@@ -1,5 +1,5 @@
-"""Runtime of generated code: the units of tensor copies, and where they lie in shared memory (``tensor_maps`` says where the fields
-of a map are).
+"""Runtime of generated code: the units of tensor copies and their layout in shared memory (``tensor_maps`` defines the fields of a
+map).
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``; ``outer``: an address of
 global memory, ``inner``: one of shared memory, before the swizzle.
@@ -17,12 +17,12 @@ from ..memory import near, note, reach
 
 
 def element_bytes(layout: TensorMap) -> int:
-    """Bytes of an element, or of so many packed ones as are moved together."""
+    """Bytes of an element, or of a group of packed elements that are moved together."""
     return (Place.SIZES >> (layout.TYPE * 4)) & 15
 
 
 def is_padded(layout: TensorMap) -> int:
-    """Whether elements have room behind them in shared memory."""
+    """Whether elements have padding after them in shared memory."""
     return (Place.PADDED >> layout.TYPE) & 1
 
 
@@ -42,7 +42,7 @@ def unit_held(layout: TensorMap) -> int:
 
 
 def unit_elements(layout: TensorMap) -> int:
-    """What the first coordinate of the next unit is more, where none is left out."""
+    """Difference of the first coordinates of consecutive units, without elements skipped by strides."""
     if layout.INTERLEAVE:
         return 1
     if is_padded(layout):
@@ -53,14 +53,14 @@ def unit_elements(layout: TensorMap) -> int:
 
 
 def unit_step(layout: TensorMap) -> int:
-    """What the first coordinate of the next unit is more."""
+    """Difference of the first coordinates of consecutive units."""
     if layout.INTERLEAVE:
         return layout.STEPS[0]
     return unit_elements(layout)
 
 
 def row_units(layout: TensorMap) -> int:
-    """Units that lie side by side."""
+    """Number of units of a row."""
     if layout.MODE:
         if layout.INTERLEAVE:
             return 1
@@ -72,7 +72,7 @@ def row_units(layout: TensorMap) -> int:
 
 
 def swizzled(layout: TensorMap, address: int) -> int:
-    """Where in shared memory the byte lies that would lie at an address without a swizzle."""
+    """Apply the swizzle to an address of shared memory."""
     mode = layout.SWIZZLE
     bits = mode
     unit = 4
@@ -116,28 +116,28 @@ def element(source: int, size: int) -> int:
 
 
 def filling(layout: TensorMap) -> int:
-    """64 bits of what the elements outside of the tensor are filled with."""
+    """Return 64 bits of the fill value of elements outside the tensor."""
     if layout.FILL and (Place.FLOATS >> layout.TYPE) & 1:
         return Place.NAN
     return 0
 
 
 def rounded(word: int) -> int:
-    """A single-precision number as one of tf32, to nearest even; every NaN is the same one."""
+    """Round a single-precision number to tf32, to nearest even; every NaN becomes the canonical one."""
     if (word & 2147483647) > 2139095040:
         return 2147475456
     return (word + 4095 + ((word >> 13) & 1)) & 4294959104
 
 
 def six_bits(word: int) -> int:
-    """The low six bits of each of the low four bytes of a word, side by side."""
+    """Pack the low six bits of each of the low four bytes of a word."""
     return (word & 63) | ((word >> 2) & 4032) | ((word >> 4) & 258048) | ((word >> 6) & 16515072)
 
 
 def tensor_piece(
     context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, inner: int, how: int
 ) -> int:
-    """Host address of the byte of shared memory that stands for a inner; it has been checked."""
+    """Return the host address of the byte of shared memory for an ``inner`` address that is already checked."""
     ways = 4 + 1
     if how & Bulk.TO_GLOBAL:
         ways = 8 + 1
@@ -156,7 +156,7 @@ def tensor_packed(
     inner: int,
     how: int,
 ) -> int:
-    """Sixteen bytes of shared memory, six bits of each, to twelve of global memory. 1 if refused."""
+    """Sixteen bytes of shared memory, six bits of each, to twelve of global memory. Returns 1 if invalid."""
     low = load64(tensor_piece(context, cta, state, site, lane, layout, inner, how))
     high = load64(tensor_piece(context, cta, state, site, lane, layout, inner + 8, how))
     first = six_bits(low) | (six_bits(low >> 32) << 24)
@@ -190,7 +190,7 @@ def tensor_unit(
     how: int,
     combine: int,
 ) -> int:
-    """One unit, in words that neither end splits. 1 if refused."""
+    """One unit, in words that neither end splits. Returns 1 if invalid."""
     size = unit_bytes(layout)
     kind = layout.TYPE
     if kind == Place.PACKED_6 and how & Bulk.TO_GLOBAL:
@@ -233,7 +233,7 @@ def tensor_unit(
 def tensor_fill(
     context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, inner: int, how: int
 ) -> int:
-    """A unit of shared memory whose elements lie outside of the tensor."""
+    """Fill a unit of shared memory whose elements are outside the tensor."""
     size = unit_bytes(layout)
     word = size & (0 - size)
     if word > 8:
@@ -251,7 +251,7 @@ def tensor_fill(
 
 
 def unit_reported(context: Context, outer: int, size: int, kind: int) -> int:
-    """Whether a unit of the tensor, which has been reached, holds a pattern; ``kind`` as for ``holds_pattern``."""
+    """Whether a unit of the tensor, already checked, has a pattern; ``kind`` as for ``holds_pattern``."""
     host = outer + context.ARENA
     done = 0
     while done < size:
@@ -271,7 +271,7 @@ def unit_reported(context: Context, outer: int, size: int, kind: int) -> int:
 
 
 def units_at_once(layout: TensorMap, how: int, combine: int) -> int:
-    """Units in 16 bytes, where units are moved as they are: nothing is left out, padded, rounded, combined or reported. Else 0."""
+    """Return the units in 16 bytes if units are copied unchanged: not strided, padded, rounded, combined or reported. Else 0."""
     size = unit_bytes(layout)
     each = unit_elements(layout)
     step = unit_step(layout)
@@ -293,8 +293,8 @@ def tensor_sixteen(
     inner: int,
     how: int,
 ) -> int:
-    """Move sixteen bytes between global and shared memory, if both addresses are multiples of that and the site's cache points to the
-    allocation; else 0."""
+    """Copy sixteen bytes between global and shared memory, if both addresses are multiples of 16 and the site's cache points to the
+    allocation; else return 0."""
     if (outer | inner) & 15:
         return 0
     host = near(context, site, outer, 16, 0)
@@ -316,7 +316,7 @@ def tensor_sixteen(
 
 
 def row_counted(context: Context, site: int, first: int, last: int, how: int) -> int:
-    """Count the units of global memory that a row touches."""
+    """Count the units of global memory that a row covers."""
     if context.COUNTING and (how & Bulk.AGAIN) == 0:
         bump(context, site, Counter.SECTORS, ((last - 1) >> 5) - (first >> 5) + 1)
         bump(context, site, Counter.LINES, ((last - 1) >> 7) - (first >> 7) + 1)
@@ -337,7 +337,7 @@ def row_recorded(context: Context, first: int, last: int, bytes: int, size: int,
 def row_moved(
     context: Context, site: int, layout: TensorMap, first: int, last: int, count: int, how: int
 ) -> int:
-    """Count and record the units of a row that lie in the tensor, from ``first`` to ``last`` in global memory."""
+    """Count and record the units of a row that are in the tensor, from ``first`` to ``last`` in global memory."""
     size = unit_bytes(layout)
     if count:
         row_counted(context, site, first, last, how)

@@ -1,1 +1,1 @@
-"""Runtime of generated code: records of what accesses carry."""
+"""Runtime of generated code: records of the values that accesses transfer."""

@@ -1,7 +1,7 @@
 """Runtime of generated code: dead stores, where a warp needs more than vectors (see ``values.stores`` and ``simt.dead_stores``).
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. An *entry* says who wrote a word last: epoch, thread and
-slot + 1 of a weak store, and how it spread over the word (``memory.store_shadow``); 0 if nobody has stored since somebody read.
+Written in the subset of ``compile_python`` and compiled, never run as Python. An *entry* describes the last store to a word: epoch,
+thread and slot + 1 of a weak store, and how it covers the word (``memory.store_shadow``); 0 if there was no store since the last read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def values_dead(context: Context, start: int, slot: int, bytes: int, overwriter:
 
 
 def values_stored(context: Context, start: int, slot: int) -> int:
-    """The record that the slot − 1 has of the object there, or 0."""
+    """Return the record of slot − 1 of the object there, or 0."""
     record = load64(context.VALUE_ROWS + (slot - 1) * ValueRow.BYTES + ValueRow.FIRST)
     while record and (load64(record + Values.SPACE) or load64(record + Values.START) != start):
         record = load64(record + Values.NEXT)
@@ -37,7 +37,7 @@ def values_stored(context: Context, start: int, slot: int) -> int:
 
 
 def values_lost(record: int, bytes: int, overwriter: int) -> int:
-    """So many bytes of a record are dead."""
+    """Count dead bytes of a record."""
     if record == 0:
         return 0
     store64(record + Values.DEAD, load64(record + Values.DEAD) + bytes)
@@ -85,7 +85,7 @@ def values_traced(context: Context, slot: int, address: int, size: int, who: int
 
 
 def values_split(context: Context, word: int, held: int) -> int:
-    """Give the bytes of a word entries of their own, from that of the word."""
+    """Split the entry of a word into entries of its bytes."""
     first = held & ~Values.SPREADS
     second = first
     third = first

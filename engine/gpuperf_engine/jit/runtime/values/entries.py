@@ -1,4 +1,4 @@
-"""Entries of who stored last, held against who stores or reads now, as LLVM IR; see ``values.stores``."""
+"""Comparison of the entries of last stores with the present store or read, as LLVM IR; see ``values.stores``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Entries", "Tracing"]
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """What an access means: the ``epoch`` of entries of this launch, the thread of lane 0 with it (``who``; 0 of reads), the slot + 1,
-    and −1 if entries are ``kept``, else 0."""
+    """The effect of an access on entries: the ``epoch`` of this launch, the epoch with the thread of lane 0 (``who``; 0 for reads),
+    the slot + 1, and −1 if entries are ``kept``, else 0."""
 
     epoch: Ref
     who: Ref
@@ -25,20 +25,20 @@ class Tracing:
 
 
 class Entries(Loads):
-    """What is dead of entries, and the new ones."""
+    """Counts dead stores of entries, and computes the new entries."""
 
     def current(self, entries: Ref, epoch: Ref) -> Ref:
-        """Which of the entries are of this launch."""
+        """Test which entries are of this launch."""
         to = self.to
         return to.icmp("uge", entries, to.splat(epoch, count_of(entries.type)))
 
     def owned(self, lanes: Ref, given: Tracing) -> Ref:
-        """Entries without slot; ``lanes``: the threads, from that of lane 0, and how they spread."""
+        """Return entries without slot; ``lanes``: the threads, from that of lane 0, and how they cover words."""
         to = self.to
         return to.or_(to.splat(given.who, count_of(lanes.type)), lanes)
 
     def lost(self, entries: Ref, own: Ref, epoch: Ref) -> Ref:
-        """Which of the entries are those of the same thread, as bits."""
+        """Return which entries are those of the same thread, as bits."""
         to = self.to
         same = to.icmp("eq", to.and_(entries, -1 << StoreShadow.THREAD), own)
         return to.bits(to.and_(same, self.current(entries, epoch)))
@@ -50,7 +50,7 @@ class Entries(Loads):
         return to.and_(to.or_(own, entry), to.splat(given.kept, count))
 
     def count_dead(self, entries: Ref, lost: Ref, bytes: int, places: Ref | None = None) -> None:
-        """So many bytes of each of these entries are dead; ``places``: of single bytes, which ones of their words they are."""
+        """Count so many dead bytes of each of these entries; ``places``: of single bytes, their index in the word."""
         to, count = self.to, count_of(entries.type)
         before, head, body, done = to.block, *(to.label(f"dead{end}") for end in ("", ".some", ".none"))
         to.enter(head)

@@ -1,12 +1,12 @@
-"""Runtime functions that record what accesses carry, as LLVM IR: three for each type of the elements.
+"""Runtime functions that record the values that accesses transfer, as LLVM IR: three for each type of the elements.
 
-``values_of_<type>(context, slot, mask, addresses, values, how)`` is called beside the access: it adds one element of the lanes in
-``mask`` to the records of the objects that they access (``access_records.Values``), as a row. ``values_reduced_<type>(context,
-record)`` takes the rows of a record into its sums: when there are ``BATCHES`` of them, and when the launch has ended. What is kept
-is defined by ``simt.value_records``. ``values_range_<type>(context, address, bytes)`` records elements of device memory that lie side
-by side, for the slot in the context. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
-is recorded before it is made, + ``Values.STRONG`` if it is strong, ``Values.LOADED`` for a load that could be left out, and
-``Values.FIRST`` and ``Values.FURTHER`` for the parts of words, of which the first ones trace the words.
+Generated code calls ``values_of_<type>(context, slot, mask, addresses, values, how)`` with the access: it adds one element of the
+lanes in ``mask`` to the records of the objects that they access (``access_records.Values``), as a row.
+``values_reduced_<type>(context, record)`` adds the rows of a record to its sums, once there are ``BATCHES`` of them, and at the end
+of the launch. ``simt.value_records`` defines the sums. ``values_range_<type>(context, address, bytes)`` records consecutive
+elements of device memory, for the slot in the context. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), +
+``Values.HELD`` for a store, which is recorded before it executes, + ``Values.STRONG`` if it is strong, ``Values.LOADED`` for a load
+that could be removed, and ``Values.FIRST`` and ``Values.FURTHER`` for the parts of words, of which the first ones trace the words.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IMPORTS = ("values_record", "values_merge", "values_dead", "values_traced")
 
 
 def values_function(name: str, wide: bool) -> str:
-    """The functions for the type in that name. ``wide``: the host has AVX-512."""
+    """Return the IR of the functions for the type in that name. ``wide``: the host has AVX-512."""
     kind = value_kind(name[len(PREFIX) :])
     parts: list[Rows] = [_Recorded(name, kind, wide), _Located(_LOCATED + kind.name, kind, wide)]
     parts += [_Compared(_COMPARED + kind.name, kind, wide)]
@@ -45,7 +45,7 @@ def values_function(name: str, wide: bool) -> str:
     parts += [] if kind.bits == 8 else [Sample(kind, wide)]
     parts.append(_Range(RANGE_PREFIX + kind.name, kind, wide))
     texts = [part.text() for part in parts]
-    # of some intrinsics several functions say so
+    # several functions may declare one intrinsic
     needs = sorted({line for part in parts for line in part.to.needs.values()})
     return "\n".join([*needs, *_DECLARED, *texts])
 
@@ -57,7 +57,7 @@ _DECLARED = tuple(
 
 
 class _Access(Rows):
-    """A function that is given an access."""
+    """A function with an access as parameters."""
 
     def __init__(self, name: str, kind: ValueKind, wide: bool) -> None:
         super().__init__(name, kind, wide)
@@ -69,14 +69,14 @@ class _Access(Rows):
         self.row = to.place(to.field("%ctx", Context.VALUE_ROWS, "ptr"), to.shl(Ref("i64", "%slot"), 5))
 
     def inside(self) -> tuple[Ref, Ref]:
-        """Offsets into the object of the slot's record, and the lanes that access it."""
+        """Return offsets into the object of the slot's record, and the lanes that access it."""
         to = self.to
         offsets = to.sub(self.addresses, to.splat(to.field(self.row, ValueRow.START)))
         limit = to.splat(to.field(self.row, ValueRow.LIMIT))
         return offsets, to.bits(to.icmp("ult", offsets, limit))
 
     def call(self, name: str, mask: Ref) -> None:
-        """Give the access of some lanes to another function."""
+        """Call another function with the access of some lanes."""
         given = f"ptr %ctx, i64 %slot, i32 {mask}, {V64} %a, {self.raw} %v, i64 %how"
         self.to.do(f"tail call void @{name}{self.kind.name}({given})")
 
@@ -86,7 +86,7 @@ class _Access(Rows):
 
 
 class _Located(_Access):
-    """Lanes of an access to other objects than that of the slot's record: object by object, and those to none are left out."""
+    """Handles lanes that access other objects than that of the slot's record: object by object; skips lanes that access none."""
 
     def text(self) -> str:
         to = self.to
@@ -116,10 +116,10 @@ class _Located(_Access):
 
 
 class _Appending(_Access):
-    """An access as a row of the slot's record."""
+    """Appends an access to the slot's record, as a row."""
 
     def append(self, offsets: Ref) -> None:
-        """Put a row into the record, and take its rows into the sums when there is room for no more."""
+        """Append a row to the record, and add its rows to the sums when the buffer is full."""
         to, kind = self.to, self.kind
         value = self.value
         if kind.bits < 32:
@@ -143,8 +143,8 @@ class _Appending(_Access):
 
 
 class _Recorded(_Appending):
-    """An access as a row, if nothing is held against it, as nothing is of shared memory. All calls come last, so that no frame is
-    needed and nothing is kept while they run."""
+    """Records an access that needs no comparison, as accesses to shared memory. All calls are tail calls, so that the function
+    needs no frame and saves no registers."""
 
     def text(self) -> str:
         to = self.to
@@ -171,7 +171,7 @@ class _Recorded(_Appending):
 
 
 class _Compared(_Appending, Stores):
-    """An access that is held against others, before it is a row."""
+    """Compares an access with earlier ones, then appends it as a row."""
 
     def text(self) -> str:
         to = self.to
@@ -186,7 +186,7 @@ class _Compared(_Appending, Stores):
         return self.function()
 
     def _compare(self) -> None:
-        """Stores with what is there, loads with loads before."""
+        """Compare stores with the memory's content, and loads with earlier loads."""
         to = self.to
         compares = to.field(self.record, Values.COMPARES)
         to.branch(to.icmp("eq", compares, 0), "compared", "compare")
@@ -200,7 +200,7 @@ class _Compared(_Appending, Stores):
         to.enter("compared")
 
     def _silent(self) -> None:
-        """Stores of the bits that are there."""
+        """Count stores of values that memory already has."""
         to = self.to
         size = self.kind.bits // 8
         ladder = numbers("i64", range(0, LANES * size, size))
@@ -223,23 +223,23 @@ class _Compared(_Appending, Stores):
         to.bump(self.record, Values.SILENT, self.popcount(to.phi(V1, *ways)))
 
     def _there(self, memory: int, way: str) -> Ref:
-        """What is in memory, or in its shadow, at the addresses."""
+        """Load from memory, or from its shadow, at the addresses."""
         to = self.to
         base = to.pointer(to.field("%ctx", memory))
         if way == "row":
             return to.load(self.raw, to.place(base, to.extract(self.addresses, 0)), 1)
         if self.kind.bits >= 32:
             return self.gathered(self.pointers(base, self.addresses), self.on, self.raw)
-        # no host gathers less than words, which begin and end with the pages of memory
+        # hosts gather words at least; aligned words do not cross pages
         words = self.gathered(self.pointers(base, to.and_(self.addresses, -4)), self.on, lanes_of("i32"))
         down = to.trunc(to.shl(to.and_(self.addresses, 3), 3), "i32")
         return to.trunc(to.lshr(words, down), f"i{self.kind.bits}")
 
 
 class _Range(Rows):
-    """Elements of device memory side by side, as a bulk copy moves them, or as it reduces them with what lies at ``%host``, 32 at a
-    time: those that are whole, and whose bytes have all bits in ``%chosen``, one for each of 16 bytes. They were read, by nobody's
-    lanes. Products read matrices in shared memory in the same way."""
+    """Records consecutive elements of device memory that a bulk copy moves, or combines with those at ``%host``, 32 at a time:
+    complete elements whose bytes all have their bit in ``%chosen``, one for each of 16 bytes. They count as read, but by no lane.
+    Products read matrices in shared memory in the same way."""
 
     def text(self) -> str:
         to, size = self.to, self.kind.bits // 8
@@ -280,7 +280,7 @@ class _Range(Rows):
 
 
 class _Reduced(Sums, Lines, Spread, Top):
-    """Rows taken into the sums of their record."""
+    """Adds rows to the sums of their record."""
 
     def text(self) -> str:
         to = self.to
@@ -301,6 +301,6 @@ class _Reduced(Sums, Lines, Spread, Top):
 
 
 class _ReducedBytes(_Reduced, Tally):
-    """Of values of 8 bits each one is counted."""
+    """Counts every value of 8 bits."""
 
     allocate, top = Tally.allocate, Tally.top

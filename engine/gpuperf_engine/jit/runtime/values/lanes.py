@@ -1,4 +1,4 @@
-"""Runtime of generated code: records of what accesses carry, where a warp needs more than vectors (see ``values.function``).
+"""Runtime of generated code: records of accessed values, where a warp needs more than vectors (see ``values.function``).
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -12,7 +12,7 @@ from ..memory import find
 
 
 def values_new(context: Context, slot: int, space: int, start: int, size: int, compares: int) -> int:
-    """A new record of an object, the first of the row of a slot; 0 if there is no room."""
+    """Create a record of an object, as the first of a slot; returns 0 if the memory of records is full."""
     word = 8 if size == 8 else 4
     bytes = Values.TABLE + Values.WORDS * word
     if context.VALUE_USED + bytes > context.VALUE_ROOM:
@@ -35,14 +35,14 @@ def values_new(context: Context, slot: int, space: int, start: int, size: int, c
 
 
 def values_traces(how: int) -> int:
-    """What an access means to the search for dead stores."""
+    """Return the role of an access in dead stores (``Values.TRACES``)."""
     return (
         (Values.OVERWRITES if how & Values.STRONG else Values.STORES) if how & Values.HELD else Values.READS
     )
 
 
 def values_record(context: Context, slot: int, address: int, size: int, how: int) -> int:
-    """Point the row of a slot to its record of the object at an address; 0 if there is none, or no room for a record."""
+    """Point a slot to its record of the object at an address; returns 0 if there is no object, or the memory of records is full."""
     space = how & 3
     start = 0
     span = 1 << 40
@@ -94,7 +94,7 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
 
 
 def values_shape(context: Context, record: int, start: int, size: int) -> int:
-    """Note the axes of an object in a record of its elements of that size, if rows are whole elements."""
+    """Store the axes of an object in a record of its elements of that size, if rows have complete elements only."""
     place = context.VALUE_SHAPES
     while ValueShape(place).START and ValueShape(place).START != start:
         place += ValueShape.BYTES
@@ -109,7 +109,7 @@ def values_shape(context: Context, record: int, start: int, size: int) -> int:
 
 
 def values_merge(record: int, values: int, counts: int, number: int) -> int:
-    """Merge values with their counts into the most frequent ones, which stay the first of their places."""
+    """Merge values with their counts into the most frequent ones, which stay at the front."""
     tops = record + Values.TOP
     known = record + Values.TOP_COUNTS
     used = 0

@@ -14,7 +14,7 @@ _FAR = Ref("i32", str(FAR - (1 << 32)))
 
 
 class Lines(Rows):
-    """How many accesses are on a function that is drawn through the first of them."""
+    """Counts accesses that agree with a function fitted through the first of them."""
 
     @property
     def floats(self) -> bool:
@@ -22,7 +22,7 @@ class Lines(Rows):
         return self.kind.is_float and self.kind.fits
 
     def line(self, rows: Ref) -> None:
-        """Take rows into the fit. Of halves it is one of their bits."""
+        """Compare rows with the function. For halves it is a function of their bits."""
         to = self.to
         to.branch(self._has_state(Values.BROKEN), "fitted", "fit")
         to.start("fit")
@@ -45,8 +45,8 @@ class Lines(Rows):
         to.enter("fitted")
 
     def _steady(self, rows: Ref) -> tuple[Ref, Ref, Ref]:
-        """How many accesses of the rows are on a line that is drawn, how many there are, and the lanes through which it is to be
-        drawn again."""
+        """Return how many accesses of the rows agree with the fitted function, how many there are, and the lanes through which it
+        is to be refitted."""
         to, before = self.to, self.to.block
         first = to.splat(to.field(self.record, Values.LINE_INDEX, "i32"))
         farther = to.splat(to.field(self.record, Values.FARTHER[0], "i32"))
@@ -66,7 +66,7 @@ class Lines(Rows):
         return fitting, counted, away
 
     def _each(self, rows: Ref) -> None:
-        """Rows one by one, with what they change of the function."""
+        """Process rows one by one, each with its updates of the function."""
         to = self.to
         with self.each_row(rows, "lines") as row:
             values, lanes, indices = self.values_of(row), self.lanes_in(row), self.indices_of(row)
@@ -97,7 +97,7 @@ class Lines(Rows):
         return self.to.icmp("eq", self.to.field(self.record, Values.LINE), state)
 
     def _anchor(self, values: Ref, lanes: Ref, indices: Ref) -> None:
-        """Begin at the first access of a row."""
+        """Start the function at the first access of a row."""
         to = self.to
         lane = self.first(lanes)
         to.store(to.extract(indices, lane), to.place(self.record, Values.LINE_INDEX))
@@ -109,7 +109,7 @@ class Lines(Rows):
         to.put("i32", 1, to.place(self.record, Values.RUN))
 
     def _again(self) -> None:
-        """Draw another function through the next row, unless there were enough."""
+        """Fit another function through the next row, unless the number of tries is used up."""
         to = self.to
         tries = to.add(to.field(self.record, Values.TRIES), 1)
         to.store(tries, to.place(self.record, Values.TRIES))
@@ -122,7 +122,7 @@ class Lines(Rows):
     # -- distances -------------------------------------------------------------------------------------------------------
 
     def _distances(self, indices: Ref) -> list[Ref]:
-        """How far the lanes are from the first access, along each axis of the object."""
+        """Return the distances of the lanes from the first access, along each axis of the object."""
         to = self.to
         first = to.field(self.record, Values.LINE_INDEX, "i32")
         flat, grid, done = to.label("flat"), to.label("grid"), to.label("distances")
@@ -147,15 +147,15 @@ class Lines(Rows):
         return self.to.sub(rest, self.to.mul(y, row)), y, z
 
     def _quotient(self, a: Ref, b: Ref) -> Ref:
-        """Of numbers of 32 bits; as doubles, of which it is exact and vectors have a division."""
+        """Divide numbers of 32 bits as doubles, which is exact and has vector instructions."""
         to = self.to
         return to.fptoui(to.fdiv(to.uitofp(a, "double"), to.uitofp(b, "double")), "i32")
 
     # -- slopes ----------------------------------------------------------------------------------------------------------
 
     def _draw(self, axis: int, values: Ref, lanes: Ref, distances: list[Ref]) -> None:
-        """A slope along an axis, from the last lane that is far enough from the first access, and not along others whose slopes are
-        not known."""
+        """Fit the slope along an axis by the last lane that is far enough from the first access and has no distance along other
+        axes of unknown slope."""
         to = self.to
         others = [item for item in range(3) if item != axis]
         farther = to.field(self.record, Values.FARTHER[axis], "i32")
@@ -175,7 +175,7 @@ class Lines(Rows):
         return self.to.intrinsic(f"abs.v{LANES}i32", V32, distances, Ref("i1", "false"))
 
     def _unknown(self, axis: int, distances: Ref) -> Ref:
-        """Lanes that lie along an axis whose slope is not known."""
+        """Test which lanes have a distance along an axis of unknown slope."""
         to = self.to
         unknown = to.icmp("eq", to.field(self.record, Values.FARTHER[axis], "i32"), 1)
         return to.and_(to.icmp("ne", distances, 0), to.splat(unknown))
@@ -189,7 +189,7 @@ class Lines(Rows):
     def _whole_slope(
         self, axis: int, value: Ref, run: Ref, beside: list[tuple[int, Ref]], farther: Ref
     ) -> None:
-        """An integer; along the only axis it may be one for several elements, as in an array of structures."""
+        """Fit an integer slope; along the only axis it may be per several elements, as in an array of structures."""
         to = self.to
         rise = to.sub(value, to.field(self.record, Values.LINE_BASE, self.scalar))
         for item, distance in beside:
@@ -219,7 +219,7 @@ class Lines(Rows):
     def _float_slope(
         self, axis: int, value: Ref, run: Ref, beside: list[tuple[int, Ref]], farther: Ref
     ) -> None:
-        """Drawn again through accesses twice as far away while they agree with it, as a short one is not exact."""
+        """Fit a slope of floats; while accesses agree with it, refit through ones twice as far away, which are more exact."""
         to = self.to
         (a, by_a), (b, by_b) = beside
         origin = self.as_doubles(to.field(self.record, Values.LINE_BASE, self.scalar))
@@ -245,7 +245,7 @@ class Lines(Rows):
     # -- fits ------------------------------------------------------------------------------------------------------------
 
     def _on_line(self, values: Ref, distances: list[Ref]) -> tuple[Ref, Ref]:
-        """Whether values are those of the function, floats to their rounding, and whether its slopes there are known."""
+        """Return whether values are those of the function (floats up to rounding), and whether its slopes there are known."""
         to = self.to
         flat, grid, done = to.label("flat"), to.label("grid"), to.label("on")
         to.branch(to.icmp("eq", to.field(self.record, Values.ROW, "i32"), 0), flat, grid)
@@ -263,7 +263,7 @@ class Lines(Rows):
         return to.and_(self._near(values, rise, *self._line()), on), on
 
     def _line(self) -> tuple[Ref, Ref]:
-        """What the first access carried, and in how many elements integers rise by the slope."""
+        """Return the value of the first access, and the number of elements per integer slope."""
         to = self.to
         base = to.splat(to.field(self.record, Values.LINE_BASE, self.scalar))
         if self.floats:
@@ -271,7 +271,7 @@ class Lines(Rows):
         return base, to.splat(self._along(to.field(self.record, Values.RUN, "i32")))
 
     def _near(self, values: Ref, rise: Ref, base: Ref, run: Ref) -> Ref:
-        """Whether values are so much above the first one."""
+        """Test whether values are ``rise`` above the first one, up to rounding."""
         to = self.to
         if not self.floats:
             return to.icmp("eq", to.mul(to.sub(values, base), run), rise)

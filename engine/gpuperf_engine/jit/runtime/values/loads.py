@@ -1,4 +1,4 @@
-"""Loads of what a warp has loaded before, as LLVM IR; see ``values.function``."""
+"""Repeated loads of a warp, as LLVM IR; see ``values.function``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Loads"]
 
 
 class Loads(Rows):
-    """Loads are held against what the warp loaded last between the same first and last address (``simt.value_records``)."""
+    """Compares loads with the warp's last load between the same first and last address (``simt.value_records``)."""
 
     def count_reloads(self, addresses: Ref, values: Ref, lanes: Ref) -> None:
-        """Count lanes that load what they have loaded before, and remember the load."""
+        """Count lanes that load the same value again, and record the load."""
         to = self.to
         warp = self._warp()
         last = to.sub(Ref("i32", "31"), to.intrinsic("ctlz.i32", "i32", lanes, Ref("i1", "true")))
@@ -50,7 +50,7 @@ class Loads(Rows):
         return to.add(to.add(before, to.zext(to.field(state, State.INDEX, "i32"), "i64")), 1)
 
     def _entry(self, ends: list[Ref], warp: Ref) -> Ref:
-        """Where the load is remembered (``load_place``)."""
+        """Return the address of the record of the load (``load_place``)."""
         to = self.to
         first, second = (factor - (1 << 64) if factor >> 63 else factor for factor in LOAD_FACTORS)
         mixed = to.add(to.add(ends[0], to.mul(ends[1], first)), to.mul(warp, second))

@@ -15,11 +15,11 @@ _LANES = numbers("i64", (lane << StoreShadow.THREAD for lane in range(LANES)))
 
 
 class Narrow(Entries):
-    """A warp that accesses whole words side by side traces words, over which its threads spread. Else bytes have entries of their
-    own."""
+    """Traces words where a warp accesses consecutive complete words, each covered by several threads; else bytes, with an entry
+    each."""
 
     def trace_narrow(self, addresses: Ref, mask: Ref, given: Tracing) -> None:
-        """Lanes read or store elements of less than a word."""
+        """Trace lanes that read or store elements of less than a word."""
         to, size = self.to, self.kind.bits // 8
         first = to.extract(addresses, 0)
         ladder = numbers("i64", range(0, LANES * size, size))
@@ -33,7 +33,7 @@ class Narrow(Entries):
         self._bytes(addresses, mask, given)
 
     def _row(self, first: Ref, given: Tracing) -> None:
-        """Whole words of a whole warp."""
+        """Trace complete words of a full warp."""
         to, size = self.to, self.kind.bits // 8
         count = LANES * size // 4
         place = to.place(to.pointer(to.field("%ctx", Context.STORE_WORDS)), to.shl(first, 1))
@@ -58,7 +58,7 @@ class Narrow(Entries):
         to.jump("traced")
 
     def _bytes(self, addresses: Ref, mask: Ref, given: Tracing) -> None:
-        """Bytes by their own entries."""
+        """Trace bytes by their own entries."""
         to, size = self.to, self.kind.bits // 8
         on = to.bitcast(mask, V1)
         words = self.pointers(
@@ -66,7 +66,7 @@ class Narrow(Entries):
         )
         held = self.gathered(words, on, V64)
         current = self.current(held, given.epoch)
-        # what nobody has stored to need not be read
+        # reads of bytes without a store need no entry
         loads = to.icmp("eq", given.who, 0)
         on = to.select(loads, to.and_(on, current), on)
         to.branch(to.icmp("eq", to.bits(on), 0), "traced", "bytes.some")
@@ -92,7 +92,7 @@ class Narrow(Entries):
         to.jump("traced")
 
     def _split(self, held: Ref, words: Ref, bytes: Ref, on: Ref) -> None:
-        """Give bytes entries from those of their words."""
+        """Split entries of words into entries of their bytes."""
         to = self.to
         first, spread = to.and_(held, ~Values.SPREADS), to.and_(held, Values.SPREADS)
         threads = to.select(

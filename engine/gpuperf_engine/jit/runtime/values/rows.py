@@ -1,4 +1,4 @@
-"""What the functions for records of values share: the rows that a record keeps until it has ``BATCHES`` of them, as LLVM IR."""
+"""Shared base of the functions for records of values: rows, which a record buffers until it has ``BATCHES`` of them, as LLVM IR."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ V64, V32, V1 = lanes_of("i64"), lanes_of("i32"), lanes_of("i1")
 
 
 class Rows:
-    """A function on the rows of a record of values of that kind; lanes are computed with in words of 32 or 64 bits. ``wide``: the host
-    has AVX-512."""
+    """A function on the rows of a record of values of one kind; lanes are words of 32 or 64 bits. ``wide``: the host has AVX-512."""
 
     def __init__(self, name: str, kind: ValueKind, wide: bool) -> None:
         self.name = name
@@ -28,7 +27,7 @@ class Rows:
         self.word = lanes_of(self.scalar)
         self.raw = lanes_of(f"i{kind.bits}")
         self.bytes = kind.word // 8
-        #: where the values of rows are in a record
+        #: offset of the values of rows in a record
         self.buffer = Values.TABLE + DISTINCT_SLOTS * self.bytes
         self.record = Ref("ptr", "%record")
 
@@ -37,12 +36,12 @@ class Rows:
         raise NotImplementedError
 
     def signed(self, number: int) -> int:
-        """A pattern of a word as LLVM reads it."""
+        """Return a bit pattern as signed number, as LLVM prints it."""
         width = self.kind.word
         return number - (1 << width) if number >> (width - 1) else number
 
     def popcount(self, tests: Ref) -> Ref:
-        """How many of the lanes a test holds for, as i64."""
+        """Count the lanes for which a test holds, as i64."""
         bits = self.to.bits(tests) if tests.type == V1 else tests
         return self.to.zext(self.to.intrinsic("ctpop.i32", "i32", bits), "i64")
 
@@ -51,8 +50,8 @@ class Rows:
         return self.to.intrinsic(f"cttz.{lanes.type}", lanes.type, lanes, Ref("i1", "true"))
 
     def pack(self, words: Ref, some: Ref, place: Ref, number: Ref, room: str) -> Ref:
-        """Put some elements of a vector, by their bits, behind ``number`` others; gives how many these are then. Registers are stored
-        whole; where they cannot be packed, they go through ``room``."""
+        """Put some elements of a vector, by their bits, behind ``number`` others; returns how many these are then. Registers are
+        stored whole; where they cannot be packed, they go through ``room``."""
         to, length, bytes = self.to, count_of(words.type), self.bytes
         if self.wide:
             # pieces of exactly one register: LLVM 22 packs longer ones by way of stores that it takes to be aligned
@@ -91,21 +90,21 @@ class Rows:
         return self.to.intrinsic(f"umin.v{LANES}{self.scalar}", self.word, a, b)
 
     def widened(self, words: Ref) -> Ref:
-        """Words as numbers of 64 bits."""
+        """Extend words to 64 bits."""
         return self.to.zext(words, "i64") if self.scalar == "i32" else words
 
     def narrow(self, number: Ref) -> Ref:
-        """A number of 64 bits as a word."""
+        """Truncate a number of 64 bits to a word."""
         return self.to.trunc(number, "i32") if self.scalar == "i32" else number
 
     def gather(self, base: Ref, places: Ref, on: Ref, type: str) -> Ref:
-        """Elements of an array of ``type`` at places; zero where ``on`` does not hold."""
+        """Gather elements of an array of ``type`` by index; zero where ``on`` does not hold."""
         to, element = self.to, type[len(f"<{LANES} x ") : -1]
         pointers = to.ref(f"<{LANES} x ptr>", f"getelementptr {element}, ptr {base}, {places.type} {places}")
         return self.gathered(pointers, on, type)
 
     def gathered(self, pointers: Ref, on: Ref, type: str) -> Ref:
-        """What pointers of the lanes point to; zero where ``on`` does not hold."""
+        """Gather from pointers of the lanes; zero where ``on`` does not hold."""
         to, element = self.to, type[len(f"<{LANES} x ") : -1]
         name = f"llvm.masked.gather.v{LANES}{element}.v{LANES}p0"
         to.needs[name] = f"declare {type} @{name}({pointers.type}, {V1}, {type})"
@@ -142,7 +141,7 @@ class Rows:
 
     @contextmanager
     def each_row(self, rows: Ref, hint: str) -> Iterator[Phi]:
-        """What is written inside runs for each row, at least once; other phis come first inside."""
+        """The code written inside runs for each row, at least once; it must begin with its other phis."""
         to = self.to
         before, head, done = to.block, to.label(hint), to.label(f"{hint}.done")
         to.enter(head)

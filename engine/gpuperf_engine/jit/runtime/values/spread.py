@@ -1,4 +1,4 @@
-"""How far floats lie from the first one of a record, as LLVM IR; see ``values.function`` and ``simt.value_records``."""
+"""Differences of floats from the first one of a record, as LLVM IR; see ``values.function`` and ``simt.value_records``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DOUBLES = f"<{LANES} x double>"
 
 
 class Spread(Rows):
-    """Sums of differences and of their squares, lane by lane, as long as none is more than the first value itself."""
+    """Sums differences and their squares by lane, as long as no difference is larger than the first value itself."""
 
     def spread(self, rows: Ref) -> None:
-        """Take rows into the sums."""
+        """Add rows to the sums."""
         to = self.to
         state = to.field(self.record, Values.SPREAD)
         to.branch(to.icmp("eq", state, Values.WIDE), "spread.end", "spread.begin")
@@ -38,7 +38,7 @@ class Spread(Rows):
             near = to.phi(V1, ("splat (i1 true)", before))
             on = to.bitcast(self.lanes_in(row), V1)
             off = to.select(on, to.fsub(self.as_doubles(self.values_of(row)), reference), "zeroinitializer")
-            # of NaN too it is not so
+            # false for NaN too
             nearer = to.and_(near, to.fcmp("ole", self.magnitude(off), size))
             further, squared = to.fadd(differences, off), to.fadd(squares, to.fmul(off, off))
             differences.come(further)

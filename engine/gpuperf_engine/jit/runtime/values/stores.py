@@ -1,4 +1,4 @@
-"""Dead stores (``simt.dead_stores``): who wrote each word last, held against who stores to it, as LLVM IR; see ``values.function``."""
+"""Detection of dead stores (``simt.dead_stores``) by the last writer of each word, as LLVM IR; see ``values.function``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Stores"]
 
 
 class Stores(Narrow):
-    """Words of 32 bits have an entry each (``values.dead``). Elements of whole words, and all parts of words at once, are traced by
-    vectors, and lane by lane where threads spread over a word."""
+    """Traces words of 32 bits, with an entry each (``values.dead``): elements of complete words, and all parts of words at once, by
+    vectors; words covered by several threads lane by lane."""
 
     def trace(self, addresses: Ref, mask: Ref) -> None:
-        """The lanes of an access read or store."""
+        """Trace the lanes of an access."""
         to = self.to
         how = to.field(self.record, Values.TRACES)
         to.branch(to.icmp("eq", how, 0), "traced", "trace")
@@ -50,7 +50,7 @@ class Stores(Narrow):
     # -- vectors of words --------------------------------------------------------------------------------------------------
 
     def _words(self, addresses: Ref, mask: Ref, given: Tracing) -> None:
-        """Whole words, unless threads spread over one."""
+        """Trace complete words, unless several threads cover one."""
         to, size = self.to, max(4, self.kind.bits // 8)
         words = size // 4
         base = to.pointer(to.field("%ctx", Context.STORE_WORDS))
@@ -79,7 +79,7 @@ class Stores(Narrow):
         to.jump("traced")
 
     def _held(self, held: list[Ref], on: Ref | None, epoch: Ref) -> None:
-        """Leave where threads spread over words, and where a load finds no store."""
+        """Leave where several threads cover a word, and where no store precedes a load."""
         to = self.to
         spread, live = Ref("i1", "false"), Ref("i1", "false")
         for entries in held:
@@ -95,7 +95,7 @@ class Stores(Narrow):
         to.start(stores)
 
     def _entries(self, held: list[Ref], lanes: Ref, given: Tracing) -> Ref:
-        """Count what is dead, and give the new entries."""
+        """Count dead stores, and return the new entries."""
         own = self.owned(lanes, given)
         lost = [self.lost(entries, own, given.epoch) for entries in held]
         for entries, own_lost in zip(held, lost):
@@ -105,7 +105,7 @@ class Stores(Narrow):
     # -- one lane after the other ------------------------------------------------------------------------------------------
 
     def _lanes(self, addresses: Ref, mask: Ref, given: Tracing) -> None:
-        """First what is dead, if it is a store, and then the new entries."""
+        """Count dead stores lane by lane if the access is a store, then write the new entries."""
         to = self.to
         who, slot, kept = given.who, given.slot, given.kept
         to.start("lanes")
@@ -121,7 +121,7 @@ class Stores(Narrow):
     def _each_lane(
         self, addresses: Ref, mask: Ref, given: Callable[[Ref], tuple[Ref, Ref]], who: Ref
     ) -> None:
-        """Call the runtime for each lane; ``given``: who stores, and the entry, from its number."""
+        """Call the runtime for each lane; ``given`` returns the storing thread and the entry from the lane's number."""
         to = self.to
         before, head, body, done = to.block, to.label("lane"), to.label("lane.some"), to.label("lane.none")
         to.enter(head)

@@ -13,7 +13,7 @@ class Sums(Rows):
     """Counts and bounds."""
 
     def sums(self, rows: Ref) -> Ref:
-        """Take rows into counts and bounds; gives how many elements they are."""
+        """Take rows into counts and bounds; returns how many elements they are."""
         to = self.to
         count = self._plain(rows)
         plain = to.block
@@ -29,7 +29,8 @@ class Sums(Rows):
     # -- rows without zeros and NaN --------------------------------------------------------------------------------------
 
     def _plain(self, rows: Ref) -> Ref:
-        """Bounds of rows that have none of what is counted apart; else go to ``special``, as for records that had some before."""
+        """Update bounds from rows without separately counted values; else branch to ``special``, also for records that had some
+        before."""
         to, is_float = self.to, self.kind.is_float
         apart = to.field(self.record, Values.ZEROS)
         if is_float:
@@ -82,7 +83,7 @@ class Sums(Rows):
         to.store(self.highest(to.load(self.word, cell, 64), values), cell, 64)
 
     def _key(self, values: Ref) -> Ref:
-        """What orders as values do (``simt.value_records.key_of``)."""
+        """Return keys with the order of the values (``simt.value_records.key_of``)."""
         to, kind = self.to, self.kind
         if not kind.is_float:
             return to.xor(values, self.signed(1 << (kind.word - 1))) if kind.kind == "s" else values
@@ -93,7 +94,7 @@ class Sums(Rows):
     # -- all rows --------------------------------------------------------------------------------------------------------
 
     def _special(self, rows: Ref) -> Ref:
-        """Take rows into bounds and what is counted apart; gives how many elements they are."""
+        """Take rows into bounds and what is counted apart; returns how many elements they are."""
         to, before = self.to, self.to.block
         offsets = [Values.MINIMUM, Values.MAXIMUM, *([Values.ORS, Values.TINY] if self.kind.is_float else [])]
         starts = {offset: to.load(self.word, to.place(self.record, offset), 64) for offset in offsets}
@@ -126,7 +127,7 @@ class Sums(Rows):
         return sums["count"]
 
     def _summed(self, values: Ref, on: Ref) -> tuple[dict[int, Ref], dict[str, Ref]]:
-        """What of a row goes into bounds, neutral where it does not, and which lanes into which counts."""
+        """Return the values of a row for the bounds (neutral elsewhere), and the lanes for each count."""
         to, kind = self.to, self.kind
         key = self._key(values)
         if not kind.is_float:
@@ -139,7 +140,7 @@ class Sums(Rows):
             Values.MINIMUM: to.select(numbers, key, -1),
             Values.MAXIMUM: to.select(numbers, key, 0),
             Values.ORS: to.select(numbers, values, 0),
-            # of zero it is the highest number
+            # −1 for zero: the highest unsigned number
             Values.TINY: to.select(numbers, to.sub(magnitude, 1), -1),
         }
         counts = {"count": on, "numbers": numbers, "zeros": to.and_(on, to.icmp("eq", magnitude, 0))}

@@ -1,4 +1,4 @@
-"""How often each value of 8 bits occurs in the rows of a record, as LLVM IR; see ``values.function``."""
+"""Counts of each value of 8 bits in the rows of a record, as LLVM IR; see ``values.function``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .top import Top
 
 __all__ = ["Tally"]
 
-#: tables that take turns, so that counting in one need not wait for the count before; a chunk fits their 16 bits
+#: number of tables used in rotation, so that an increment does not depend on the previous one; a chunk fits their 16 bits
 _SETS = 4
 _TABLE = 2 * TALLIED
 _PIECE = 16
@@ -18,13 +18,13 @@ assert BATCHES * LANES < 1 << 16
 
 
 class Tally(Top):
-    """Every value that occurs, once there are more than ``TOP``."""
+    """Counts every value, once there are more than ``TOP`` different ones."""
 
     def allocate(self) -> None:
         self.to.do(f"%tallies = alloca [{_SETS * TALLIED} x i16], align 64")
 
     def top(self, rows: Ref, count: Ref) -> None:
-        """Take rows into the most frequent values while there is room for all, later into the table of the record."""
+        """Add rows to the most frequent values while these have room for all, later to the table of the record."""
         to = self.to
         table = to.place(self.record, Values.TABLE)
         to.branch(to.icmp("ne", to.field(self.record, Values.MANY), 0), "tally", "know")
@@ -80,7 +80,7 @@ class Tally(Top):
         to.store(to.add(to.load("i16", cell), times), cell)
 
     def _take(self, table: Ref) -> None:
-        """Add what was counted to the table of the record."""
+        """Add the counts to the table of the record."""
         to = self.to
         narrow, wide = vector_of(_PIECE, "i16"), vector_of(_PIECE, "i64")
         with to.count_to(TALLIED // _PIECE, "take") as piece:

@@ -1,7 +1,7 @@
 """The most frequent and the different values of the rows of a record, as LLVM IR; see ``values.function``.
 
-Rows whose values are all known, or become known in room that is left, are counted by comparisons. Others are counted by buckets of
-their hashes: only in buckets of many elements single values are looked for.
+Rows whose values are all known, or fit in the free slots, are counted by comparisons. Others are counted in buckets by hash; only
+buckets of many elements are searched for single values.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .sample import SAMPLED
 __all__ = ["Top"]
 
 _COUNTS, _NUMBERS = vector_of(TOP, "i64"), vector_of(BUCKETS, "i16")
-#: sets of buckets that take turns, so that counting in one need not wait for the count before
+#: number of sets of buckets used in rotation, so that an increment does not depend on the previous one
 _SETS = 2
 _MOST = BATCHES * LANES
 _HALF = LANES // 2
 
 
 class Top(Rows):
-    """Values that are frequent, and a sample of different ones."""
+    """Counts frequent values, and samples different ones."""
 
     def allocate(self) -> None:
-        """Room on the stack."""
+        """Write the allocations on the stack."""
         to = self.to
         to.do(
             # a row more, as whole halves are stored
@@ -41,9 +41,9 @@ class Top(Rows):
         )
 
     def top(self, rows: Ref, count: Ref) -> None:
-        """Take rows of ``count`` elements into the most frequent values, and those not known into the sample."""
+        """Add rows of ``count`` elements to the most frequent values, and unknown values to the sample."""
         to = self.to
-        # the last chunk had many values: then so may this one, and its buckets tell
+        # if the last chunk had many values, this one may too: count it in buckets
         many = to.icmp("ne", to.field(self.record, Values.MANY), 0)
         to.branch(many, "count", "know")
         to.start("count")
@@ -61,7 +61,7 @@ class Top(Rows):
     # -- values that are known -------------------------------------------------------------------------------------------
 
     def _known(self, rows: Ref) -> None:
-        """Count values by comparison, and take new ones in while there is room; else go to ``others``."""
+        """Count values by comparison, and add new ones while there are free slots; else branch to ``others``."""
         to = self.to
         self.hits = to.field("%ctx", Context.SCRATCH, "ptr")
         self.known = to.place(self.hits, 8 * TOP)
@@ -116,7 +116,7 @@ class Top(Rows):
         return self.popcount(used)
 
     def _matched(self, values: Ref, rest: Ref) -> Ref:
-        """Count lanes with known values, and go to ``matched`` once that is done with all; gives those that have others."""
+        """Count lanes with known values, and branch to ``matched`` once all lanes are counted; returns those with other values."""
         to = self.to
         left: Ref = rest
         for place in range(TOP):
@@ -151,7 +151,7 @@ class Top(Rows):
         to.store(total, "%buckets", 64)
 
     def _count_rows(self, rows: Ref) -> Ref:
-        """Count rows in their buckets, equal ones in succession at once; gives how many hashes there are for the sample."""
+        """Count rows in their buckets, equal ones in succession at once; returns how many hashes there are for the sample."""
         to, before = self.to, self.to.block
         to.enter("counting")
         row, filled = to.phi("i64", (0, before)), to.phi("i64", (0, before))
@@ -175,14 +175,14 @@ class Top(Rows):
         return low
 
     def _few_buckets(self) -> Ref:
-        """Whether all elements can have few values."""
+        """Whether few buckets are in use, so that all elements may have few values."""
         to = self.to
         some = to.bits(to.icmp("ne", to.load(_NUMBERS, "%buckets", 64), "zeroinitializer"))
         number = to.intrinsic(f"ctpop.{some.type}", some.type, some)
         return to.icmp("ule", number, TOP)
 
     def _count_row(self, values: Ref, lanes: Ref, filled: Ref, times: Ref) -> Ref:
-        """Count a row so many times in its buckets, and add to the hashes for the sample; gives how many these are then. Often half
+        """Count a row so many times in its buckets, and add to the hashes for the sample; returns how many these are then. Often half
         warps have one value each, or the same ones."""
         to = self.to
         to.branch(to.icmp("eq", lanes, -1), "full", "partial")
@@ -247,7 +247,7 @@ class Top(Rows):
         to.store(to.add(to.load("i16", cell), weight), cell)
 
     def _add_low(self, number: Ref, hashes: Ref, different: Ref) -> Ref:
-        """Put hashes that are low enough behind others for the sample; gives how many these are then."""
+        """Put hashes that are low enough behind others for the sample; returns how many these are then."""
         to, length = self.to, count_of(hashes.type)
         highest = to.splat(self.narrow(to.field(self.record, Values.HIGHEST)), length)
         chosen = different if length == LANES else to.trunc(different, f"i{length}")
@@ -260,7 +260,7 @@ class Top(Rows):
     # -- values in buckets of many elements ------------------------------------------------------------------------------
 
     def _take_heavy(self, rows: Ref, count: Ref) -> None:
-        """Values of heavy buckets, until what is left there is light, go to the most frequent ones; the others are lost."""
+        """Add values of heavy buckets to the most frequent ones, until the rest of each bucket is light; the others are dropped."""
         to = self.to
         total = to.load(_NUMBERS, "%buckets", 64)
         light = to.lshr(count, HEAVY_SHIFT)
@@ -297,7 +297,7 @@ class Top(Rows):
         to.bump(self.record, Values.TOP_ERROR, to.phi("i64", (lost, before), (most, "merge")))
 
     def _peel(self, rows: Ref, bucket: Ref, number: Ref) -> Ref:
-        """Take the first value of a bucket that is not yet taken; gives how many elements have it."""
+        """Take the first value of a bucket that is not yet taken; returns how many elements have it."""
         to = self.to
         to.enter("find")
         row = to.phi("i64", (0, "seek"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
+from gpuperf_engine.results import SECTOR_BYTES as _SECTOR_BYTES
 from gpuperf_engine.results import ObjectFootprint, SiteProfile
 
 from ..core.numbers import number
@@ -24,8 +25,6 @@ _FIGURES = (
     "shared_requests", "wavefronts", "conflicts", "local_requests", "local_sectors", "shared_serializations",
     "global_wavefronts",
 )  # fmt: skip
-
-_SECTOR_BYTES = 32
 
 
 def access_rows(sites: Iterable[SiteProfile], shown: Callable[[str], str] = str) -> list[Access]:

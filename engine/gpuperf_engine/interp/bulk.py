@@ -16,6 +16,7 @@ from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
 from ..ptx.syntax import Address, Instruction, Operand
+from ..results import SECTOR_BYTES as _SECTOR
 from ..simt.clusters import coordinates_of
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS
 from ..simt.effects import warp_uniform_copy
@@ -48,7 +49,6 @@ _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 BULK_PIECE = 16
 #: bytes of a copy that are checked at once
 _AT_ONCE = 1 << 14
-_SECTOR = 32
 _WAVEFRONT = 128
 
 

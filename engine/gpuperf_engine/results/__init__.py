@@ -14,13 +14,14 @@ from .control_flow import (
 )
 from .estimate import Estimate, StalledInstruction, StalledLine
 from .finding import Finding, Traffic, added_traffic
-from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
+from .memory import LINE_BYTES, SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
 from .profile import KernelAttributes, Profile, Resources
 from .races import Race, RaceAccess, race_error
 from .stalls import Advice, CodeLine, Stall
 from .values import AffineFit, ProvenValues, ValueRecord
 
 __all__ = [
+    "LINE_BYTES",
     "SECTOR_BYTES",
     "Advice",
     "AffineFit",

@@ -8,10 +8,12 @@ from typing import Any
 
 from .renamed import renamed
 
-__all__ = ["SECTOR_BYTES", "Memory", "ObjectFootprint", "SiteProfile"]
+__all__ = ["LINE_BYTES", "SECTOR_BYTES", "Memory", "ObjectFootprint", "SiteProfile"]
 
 SECTOR_BYTES = 32
-"""Bytes of a sector, the unit of transfers of global and local memory."""
+"""Unit of transfers of global and local memory since Volta (CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory")."""
+LINE_BYTES = 128
+"""A line of L1 and L2 (Nsight Compute, "L1/TEX Cache"): four sectors."""
 
 
 def _efficiency(requested: int, sectors: int) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
-from ..results import ObjectFootprint, ProvenValues, Race, ValueRecord
+from ..results import LINE_BYTES, SECTOR_BYTES, ObjectFootprint, ProvenValues, Race, ValueRecord
 from .atomic_targets import HottestAddress
 from .padding import Overrun
 from .program import Program
@@ -168,8 +168,6 @@ def _lengths(program: Program) -> NDArray[np.int64]:
     return np.array([len(block.tally) for block in program.blocks], dtype=np.int64)
 
 
-SECTOR_BYTES = 32
-LINE_BYTES = 128
 BANKS = 32
 WORD_BYTES = 4
 

@@ -15,6 +15,8 @@ from ...jit.ir.sm_records import Copy, Stream
 from ...jit.runtime_libraries import runtime_addresses
 from ...memory.tensor_maps import MAP_BYTES, Layout
 from ...profile.build import LaunchRecord
+from ...results import LINE_BYTES as _LINE
+from ...results import SECTOR_BYTES as _SECTOR
 from ..listing import Decoded
 from ..run.asynchronous import PARAMETERS
 from ..run.tracing import Trace, Tracer
@@ -27,7 +29,6 @@ LOAD, STORE, REDUCTION, PREFETCH, BETWEEN = range(5)
 #: in the form of a kind: its copies are of bytes, of which 16 · (form >> 16) are moved
 BULK = 1 << 8
 _MOST = 255
-_LINE, _SECTOR = 128, 32
 #: bytes of a load of a lane, at most
 _WIDEST = 32
 _ROW = 8

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import Kind, Op
 from ...profile.build import LaunchRecord
+from ...results import LINE_BYTES as _LINE
+from ...results import SECTOR_BYTES as _SECTOR
 from ...results import Resources
 from ..assemble import Assembly, assemble
 from ..disassemble import disassemble
@@ -30,7 +32,6 @@ from .window import Window, window_of
 
 __all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
 
-_LINE, _SECTOR = 128, 32
 #: units that are not simulated
 _UNKNOWN = frozenset([
     "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "UTCHMMA", "UTCIMMA",

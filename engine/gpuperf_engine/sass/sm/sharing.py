@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...results import SECTOR_BYTES as _SECTOR
 from .settings import MOST_RUNS
 
 __all__ = ["ROW", "Group", "Reuse", "reuse_of", "rows_of"]
 
-#: bytes of a sector, and words of 4 bytes
-_SECTOR, _WORDS = 32, 8
+#: words of 4 bytes in a sector
+_WORDS = _SECTOR // 4
 #: bytes of a row of DRAM in a channel: of a page of HBM; those of GDDR6 are as long or longer
 ROW = 1024
 

@@ -28,6 +28,7 @@ from ...jit.ir.sm_records import (
 )
 from ...jit.ir.sm_records import Program as ProgramRecord
 from ...jit.runtime_libraries import runtime_addresses
+from ...results import SECTOR_BYTES as _SECTOR
 from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import CODE_LINE, CodeCaches, SmNumbers
@@ -37,7 +38,6 @@ from .streams import Classes
 
 __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 
-_SECTOR = 32
 #: stalls that there is room for: of each instruction, and besides
 _STALLS, _MORE_STALLS = 16, 4096
 #: a clock that no simulation comes to

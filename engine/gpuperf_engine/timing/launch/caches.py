@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from ...machines.common import common
 from ...machines.machine import Machine
 from ...machines.occupancy import Occupancy
+from ...results import SECTOR_BYTES as SECTOR
 from .inputs import TimingInput
 
 __all__ = ["SECTOR", "CacheEstimate", "estimate_caches"]
-
-SECTOR = 32
 
 
 @dataclass(frozen=True, slots=True)

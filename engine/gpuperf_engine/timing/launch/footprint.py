@@ -14,12 +14,11 @@ from ...flow.operands import reads, writes
 from ...isa.effects import ATOMIC, CALL, LOAD
 from ...ptx.module import Function
 from ...ptx.syntax import Address, Instruction, Register, Symbol, Variable
+from ...results import SECTOR_BYTES as _SECTOR
 from ...simt.launch import LaunchPlan
 from ...simt.program import Program
 
 __all__ = ["footprint"]
-
-_SECTOR = 32
 
 
 def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) -> int:

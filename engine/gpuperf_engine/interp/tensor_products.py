@@ -141,7 +141,8 @@ class _Multiplication:
         first = require(self.warp, cta, instruction, self.lane, given["d"], own)
         right = self._numbers(raw, b_type(kind, idesc), idesc >> 14 & 1)
         if zeros := given.get("zeros", 0):
-            used = uses_column(zeros, np.arange(self.columns), self.columns, self.rows)
+            columns: Any = np.arange(self.columns)
+            used = uses_column(zeros, columns, self.columns, self.rows)
             right = np.where(np.asarray(used, np.bool_)[..., None], right, 0.0)
         left_scales: Numbers | None = None
         if self.scales:

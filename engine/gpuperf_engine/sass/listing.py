@@ -52,7 +52,7 @@ class Decoded:
         """With all modifiers: ``IMAD.WIDE.U32``."""
         return next(iter(_PREDICATE.sub("", self.text).split(None, 1)), "")
 
-    @property
+    @cached_property
     def base(self) -> str:
         """The opcode without modifiers."""
         return self.opcode.partition(".")[0]

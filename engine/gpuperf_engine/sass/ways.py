@@ -22,6 +22,7 @@ __all__ = ["Counted", "NothingFits", "count_ways"]
 _APPROXIMATE = (
     "it leaves other bytes in memory than the PTX, and its execution depends on approximate results"
 )
+_CONVERGING = ": its lanes converge elsewhere than those of the PTX, and execute the same"
 _ROUNDED = (
     "approximate results may decide what is executed, and the run rounds them otherwise than the PTX: its counts fit those of "
     "the PTX, and are not certain where these leave something open"
@@ -67,17 +68,18 @@ def count_ways(
 
     Raises ``NothingFits`` if neither gives any.
     """
+    found = unordered(profile, graph, instructions)
     kept = [record for record in profile.records if record.kept] if running else []
     others = [record for record in profile.records if not record.kept]
     if not kept:
         counted = _known(_by_flow(graph, instructions, counts), assembly)
     elif not others:
-        counted = _counted(kept, assembly, graph, instructions, counts)
+        counted = _counted(kept, assembly, graph, instructions, counts, found.waiting)
     else:
         apart = _by_flow(graph, instructions, ptx_counts(others, instructions))
-        first = _counted(kept, assembly, graph, instructions, ptx_counts(kept, instructions))
+        first = _counted(kept, assembly, graph, instructions, ptx_counts(kept, instructions), found.waiting)
         counted = _together(first, _known(apart, assembly), kept, others)
-    return _of_one_order(counted, graph, unordered(profile, graph, instructions))
+    return _of_one_order(counted, graph, found)
 
 
 def _together(
@@ -118,14 +120,15 @@ def _counted(
     graph: Graph,
     instructions: Sequence[Instruction],
     counts: PtxCounts,
+    waiting: frozenset[int],
 ) -> Counted:
-    """Launches whose inputs were kept, by both ways."""
+    """Launches whose inputs were kept, by both ways; ``waiting``: blocks that each way may execute a different number of times."""
     by_flow = _by_flow(graph, instructions, counts)
     try:
         ran = run(records, assembly, graph)
     except NotRun as reason:
         return _not_run(by_flow, assembly, str(reason))
-    compared = _compared(by_flow, _by_run(graph, ran), graph)
+    compared = _compared(by_flow, _by_run(graph, ran), graph, waiting)
     if ran.approximate:
         # two roundings of what decides: the PTX has been executed with the other
         if by_flow is None or compared.ways != "flow and run":
@@ -240,26 +243,32 @@ def _by_run(graph: Graph, ran: Ran) -> Counted:
     return Counted(warps, threads, warps.least, warps.least, 0.0, (), "run", ran)
 
 
-def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted:
+def _compared(
+    by_flow: Counted | None, by_run: Counted, graph: Graph, waiting: frozenset[int] = frozenset()
+) -> Counted:
     """The counts of the run: exact if the other way says the same of each block, or leaves that open; else uncertain there."""
     if by_flow is None:
         return by_run
     pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
-    left_open = _left_open(by_flow, graph)
+    left_open = _left_open(by_flow, graph) | waiting
     agreed, apart, blocks_apart = _among_solutions(by_flow, by_run), 0, set[int]()
+    converging = False
     for block in graph.blocks:
-        if agreed or all(one.get(block.index, 0) == other.get(block.index, 0) for one, other in pairs):
+        warps, threads = ([blocks.get(block.index, 0) for blocks in pair] for pair in pairs)
+        if agreed or block.index in left_open or (warps[0] == warps[1] and threads[0] == threads[1]):
             continue
-        if block.index not in left_open:
-            executed = (blocks.get(block.index, 0) for blocks in pairs[0])
-            apart += max(1, *executed) * _size(block)
-            blocks_apart.add(block.index)
+        if threads[0] == threads[1]:  # where lanes converge is up to the machine code
+            converging = True
+            continue
+        # by threads alone, no warp instruction is uncertain
+        apart += (warps[0] != warps[1]) * max(warps) * _size(block)
+        blocks_apart.add(block.index)
     if agreed:
         return replace(by_run, ways="flow and run")
-    if not apart:  # of blocks that are open, each by itself
-        return by_run
-    least, greatest = sorted((by_flow.least, by_run.least))
     note = f"PTX counts give {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
+    if not blocks_apart:  # of blocks that are open, each by itself
+        return replace(by_run, notes=(note + _CONVERGING,)) if converging else by_run
+    least, greatest = sorted((by_flow.least, by_run.least))
     return replace(
         by_run,
         least=least,

@@ -101,3 +101,43 @@ def test_what_ends_a_launch_is_not_executed_by_one_that_ended(name: str) -> None
     )
     trapped = {graph.instructions(graph.blocks[index])[0].base for index in _trapped(graph)}
     assert trapped == ({"CALL", "BPT", "BRA"} if "trap" in name else set())
+
+
+#: each block stores a word of each thread into the other's shared memory and waits for those that it gets; arrivals return states
+SIGNALS = """.visible .entry k(.param .u64 out) .explicitcluster .reqnctapercluster 2, 1, 1
+{
+.reg .b32 %r<20>; .reg .b64 %q<9>; .reg .pred %p, %w;
+.shared .align 8 .b64 bar; .shared .align 8 .b64 own; .shared .align 16 .b8 box[256]; .shared .align 16 .b8 tile[1024];
+ld.param.u64 %q1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, bar; mov.u32 %r3, own; mov.u32 %r4, box; mov.u32 %r5, tile;
+setp.ne.u32 %p, %r1, 0; @%p bra READY;
+mbarrier.init.shared.b64 [%r2], 1; mbarrier.init.shared.b64 [%r3], 64;
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r2], 256; mbarrier.arrive.shared.b64 %q2, [%r2];
+READY: barrier.cluster.arrive; barrier.cluster.wait;
+mov.u32 %r6, %cluster_ctarank; xor.b32 %r6, %r6, 1; mad.lo.u32 %r7, %r1, 4, %r4; mov.u32 %r8, %ctaid.x; mad.lo.u32 %r8, %r8, 64, %r1;
+mad.wide.u32 %q1, %r8, 16, %q1; ld.global.u32 %r9, [%q1];
+mapa.shared::cluster.u32 %r10, %r7, %r6; mapa.shared::cluster.u32 %r11, %r2, %r6;
+st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r10], %r9, [%r11];
+mad.lo.u32 %r12, %r1, 16, %r5; cp.async.ca.shared.global [%r12], [%q1], 16; cp.async.mbarrier.arrive.shared.b64 [%r3];
+mbarrier.arrive.shared.b64 %q3, [%r3];
+WAIT: mbarrier.try_wait.shared.b64 %w, [%r3], %q3; @!%w bra WAIT;
+MORE: mbarrier.try_wait.parity.shared.b64 %w, [%r2], 0; @!%w bra MORE;
+ld.shared.u32 %r13, [%r7]; ld.shared.v4.u32 {%r14, %r15, %r16, %r17}, [%r12]; mov.u32 %r18, %cluster_ctaid.x;
+mad.lo.u32 %r14, %r14, 3, %r13; add.u32 %r15, %r15, %r18; st.global.v4.u32 [%q1], {%r14, %r15, %r16, %r13};
+barrier.cluster.arrive; barrier.cluster.wait; ret;
+}
+"""
+
+
+@needs_assembler
+@pytest.mark.parametrize("architecture", ["sm_90a", "sm_100a"])
+def test_stores_that_signal_and_states_of_barriers(architecture: str) -> None:
+    device = ge.Device(observe={"memory", "inputs"}, races="off", memory_bytes=1 << 24)
+    given = np.arange(128 * 4, dtype=np.uint32)
+    data = device.array(given)
+    kernel = ge.parse(head("8.1", "sm_90") + SIGNALS, path="k.ptx")["k"]
+    code = counted_code(device.launch(kernel, 2, 64, [data], cluster=2), architecture)
+    first = given.reshape(2, 64, 4)[::-1, :, 0].ravel()  # of the same thread of the other block
+    np.testing.assert_array_equal(data.numpy().reshape(-1, 4)[:, 3], first)
+    assert "run" in code.ways, code.notes
+    assert code.residue == 0
+    assert {"STAS", "SYNCS", "ARRIVES", "UCGABAR_ARV"} <= code.by_opcode.keys()

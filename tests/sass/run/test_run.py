@@ -691,6 +691,18 @@ def test_a_run_must_agree_with_each_block_that_the_counts_decide(
     assert (ordered.residue, ordered.unsettled) == (residue or 2 / 10, {2})
 
 
+def test_where_lanes_converge_is_up_to_the_machine_code() -> None:
+    graph: Any = SimpleNamespace(blocks=[SimpleNamespace(index=at, start=at, end=at + 1) for at in range(3)])
+    by_flow = counted({0: 4, 1: 4, 2: 2}, frozenset(), True)
+    by_run = replace(counted({0: 4, 1: 4, 2: 3}, frozenset()), ways="run", notes=(), threads=by_flow.threads)
+    both = _compared(by_flow, by_run, graph)
+    assert (both.ways, both.residue, both.unsettled, both.warps.blocks[2]) == ("run", 0.0, frozenset(), 3)
+    assert both.notes == (
+        "PTX counts give 10 warp instructions, a run of the machine code 11: its lanes converge elsewhere than those of the PTX, "
+        "and execute the same",
+    )
+
+
 def of_program(starts: list[int], lengths: list[int] | None = None) -> ge.Profile:
     """Launches of the walk as a program makes them that frees its memory and ends, from words that begin with these numbers."""
     device = ge.Device(memory_bytes=1 << 24, history=0)

@@ -171,7 +171,7 @@ def _operation(op: Op) -> tuple[str, str]:
     return name, kind
 
 
-_WINDOWS = {"S": "shared", "L": "local", "G": "global"}
+_WINDOWS = {"S": "shared", "D": "shared::cluster", "L": "local", "G": "global"}
 
 
 @opcodes("QSPC")
@@ -215,7 +215,10 @@ def _compare_and_store(op: Op, to: Writer) -> None:
     """``ATOMS.CAST.SPIN P0, [R4], R6, R7``: stores R7 where R6 is found, and whether it did: before Blackwell as 1 or 0 in a register.
     ``ptxas`` writes it in loops, which lanes leave that did."""
     op.allow("CAST", "SPIN", "64", *_HINTS)
-    done, place, expected, value = op.operands
+    first, *rest = op.operands
+    if len(rest) == 4 and isinstance(first, Predicate) and first.number < 0:  # ATOM.E.CAST.SPIN PT, R9, …
+        first, *rest = rest
+    done, (place, expected, value) = first, rest
     kind = "b64" if "64" in op else "b32"
     made, old, new = (
         (to.fresh("q"), to.wide(expected), to.wide(value))

@@ -161,3 +161,19 @@ def _flush(op: Op, to: Writer) -> None:
 @opcodes("UTMAPF", "UBLKPF", "UTMACCTL")
 def _ahead(op: Op, to: Writer) -> None:
     """What is brought into a cache, or kept out of it, changes nothing that is computed."""
+
+
+@opcodes("STAS")
+def _signalling_store(op: Op, to: Writer) -> None:
+    """``STAS.64 [R6.64], R4``: R6 is the place in the cluster, R7 the mbarrier there."""
+    place, source = op.operands
+    count = {(): 1, ("64",): 2, ("128",): 4}.get(op.words)
+    if not isinstance(place, Address) or len(place.parts) != 1 or place.offset or count is None:
+        raise NotRun(f"{op.item.text} is not known here")
+    first = place.parts[0]
+    where, barrier = (to.word(Register(first.uniform, first.number + above)) for above in (0, 1))
+    vector = f".v{count}" if count > 1 else ""
+    assert isinstance(source, Register)
+    to.do(
+        f"st.async.shared::cluster.{_ARRIVES}{vector}.b32 [{where}], {to.sources(source, count)}, [{barrier}]"
+    )

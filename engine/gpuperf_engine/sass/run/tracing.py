@@ -245,6 +245,8 @@ class _Tracing(Translator):
         within = offset - (self.bank.pointer or 0)
         if self.bank.pointer is not None and within in (0, 4) and not index:
             return str(PARAMETERS) if within else str(self.bank.parameters)
+        if offset == self.bank.explicit:  # a launch with clusters of one CTA is taken for one without
+            return to.r("min.u32", to.r("sub.u32", "%Tcn", 1), 1)
         return super().launch_constant(to, offset, index, kind)
 
     def ordinary(self, item: Decoded) -> None:

@@ -152,16 +152,23 @@ class Translator:
         where = self.bank
         if where.ctas and offset == where.ctas[bool(index)]:
             return to.r("mov.u32", "%cluster_nctarank")
+        for start, inverse in zip(where.copies, (False, True)):
+            if index and start <= offset < start + 12:
+                size = to.r("mov.u32", f"%cluster_nctaid.{'xyz'[(offset - start) // 4]}")
+                return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", size)) if inverse else size
         within = offset - where.parameters + self.front
         # what an index counts from may lie in front of the parameters
         if index or self.front <= within < self.parameters:
             return self.parameter(to, within, index, kind)
         if index or kind not in ("b32", "u16"):
             raise NotRun("a constant that is not known here")
-        shapes = ((where.block, "ntid"), (where.grid, "nctaid"), (where.cluster, "cluster_nctaid"))
+        shapes = [(where.block, "ntid"), (where.grid, "nctaid")]
+        shapes += [(start, "cluster_nctaid") for start in where.clusters]
         for start, name in shapes:
-            if start is not None and start <= offset < start + 12:
+            if start <= offset < start + 12:
                 return to.r("mov.u32", f"%{name}.{'xyz'[(offset - start) // 4]}")
+        if offset == where.explicit:
+            return to.r("selp.b32", 1, 0, to.p("mov.pred", "%is_explicit_cluster"))
         if where.inverse is not None and where.inverse <= offset < where.inverse + 12:
             axis = "xyz"[(offset - where.inverse) // 4]
             return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", to.r("mov.u32", f"%cluster_nctaid.{axis}")))

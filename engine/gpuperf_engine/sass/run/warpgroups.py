@@ -90,7 +90,10 @@ def _warpgroup(op: Op, to: Writer) -> None:
 @opcodes("SYNCS")
 def _syncs(op: Op, to: Writer) -> None:
     """The state that ``ptxas`` writes for a barrier of n arrivals is 2²⁰ − n twice, from bits 1 and 43 on; the parity that is waited
-    for is the highest bit of a register."""
+    for is the highest bit of a register, also of the state that an arrival returns. ``cp.async.mbarrier.arrive`` adds one that is
+    expected (``A0T1``), for copies that are complete here at once (``ARRIVES``)."""
+    if op.words == ("CCTL", "IVALL"):
+        return
     if op.words == ("CCTL", "IV"):
         to.do(f"mbarrier.inval.shared.b64 {to.address32(op.operands[0])}")
         return
@@ -99,8 +102,23 @@ def _syncs(op: Op, to: Writer) -> None:
     if op.words == ("EXCH", "64") and isinstance(target, Register) and target.is_zero:
         state = to.r("shr.u32", to.word(source), 1)
         to.do(f"mbarrier.init.shared.b64 {where}, {to.r('sub.s32', 1 << 20, state)}")
-    elif op.words == ("ARRIVE", "TRANS64", "A1T0") and isinstance(target, Register) and target.is_zero:
+    elif op.words == ("ARRIVE", "TRANS64", "A1T0") and isinstance(target, Register):
+        if not target.is_zero:
+            odd = to.fresh("p")
+            to.do(f"mbarrier.test_wait.parity.shared.b64 {odd}, {where}, 0")
+            to.put(target, "0")
+            to.put(target, to.r("selp.b32", 1 << 31, 0, odd), 1)
         to.do(f"mbarrier.arrive.shared.b64 {to.fresh('q')}, {where}")
+    elif (
+        op.words == ("ARRIVE", "TRANS64", "OPTOUT", "A1T0")
+        and isinstance(target, Register)
+        and target.is_zero
+    ):
+        to.do(f"mbarrier.arrive_drop.shared.b64 {to.fresh('q')}, {where}")
+    elif op.words == ("ARRIVE", "TRANS64", "RED", "A0TR") and isinstance(target, Register) and target.is_zero:
+        to.do(f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 {where}, {to.word(source)}")
+    elif op.words == ("ARRIVE", "TRANS64", "RED", "A0T1") and isinstance(target, Register) and target.is_zero:
+        return
     elif op.words == ("ARRIVE", "TRANS64") and isinstance(target, Register) and target.is_zero:
         to.do(f"mbarrier.arrive.expect_tx.shared.b64 {to.fresh('q')}, {where}, {to.word(source)}")
     elif op.words in (("PHASECHK", "TRANS64", "TRYWAIT"), ("PHASECHK", "TRANS64")):
@@ -109,6 +127,12 @@ def _syncs(op: Op, to: Writer) -> None:
         to.do(f"mbarrier.{name}.parity.shared.b64 {done}, {where}, {parity}")
         to.put_flag(target, done)
     else:
+        raise NotRun(f"{op.item.opcode} is not known here")
+
+
+@opcodes("ARRIVES")
+def _arrives(op: Op, to: Writer) -> None:
+    if op.words != ("LDGSTSBAR", "64", "TRANSCNT"):
         raise NotRun(f"{op.item.opcode} is not known here")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from ..core.records import Case, ListingRow, StalledCode
@@ -19,13 +20,14 @@ _GLOBAL = ("LD", "LDG", "LDGSTS", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG")
 def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dict[str, Any]:
     """The machine code of the target whose instructions the record holds; source and PTX where they are other ones than on the row
     before. ``heat`` is 0 to 9: of a simulated launch by the clocks that warps wait before an instruction, else by its issue cycles
-    (executions by warps times stall cycles), as parts of those of the hottest. ``simulated``: whether stalls are known.
+    (executions by warps times stall cycles), as parts of those of the hottest. ``simulated``: whether stalls are known. Of more rows
+    than ``limit`` those that are hottest together, one after the other.
     """
     target, rows, stalled = next(
         (
-            (name, shown["machine_code"]["instructions"], shown["machine_code"].get("stalled", []))
-            for name, shown in record["detail"]["targets"].items()
-            if shown.get("machine_code", {}).get("instructions")
+            (name, found["machine_code"]["instructions"], found["machine_code"].get("stalled", []))
+            for name, found in record["detail"]["targets"].items()
+            if found.get("machine_code", {}).get("instructions")
         ),
         ("", [], []),
     )
@@ -37,7 +39,10 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
     previous, line, lines = "", 0, []
     simulated = len(stalled) == len(rows) > 0
     longest = max((waited for waited, _, _ in stalled), default=0.0) or 1.0
-    for number, (address, code, at, warps, threads, exact, stall, waits) in enumerate(rows[: max(0, limit)]):
+    clocks = [waited for waited, _, _ in stalled] if simulated else [row[3] * row[6] for row in rows]
+    shown = _hottest(clocks, limit)
+    for number in shown:
+        address, code, at, warps, threads, exact, stall, waits = rows[number]
         waited, reason, caused = stalled[number] if simulated else (0.0, "", 0.0)
         source = sources.get(str(at), "")
         lines.append(
@@ -66,7 +71,16 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
         "lines": lines,
         "simulated": simulated,
         "left_out": len(rows) - len(lines),
+        "before": shown.start,
     }
+
+
+def _hottest(clocks: Sequence[float], limit: int) -> range:
+    """The ``limit`` rows in a row that have the most clocks together; the first of those that have as many."""
+    size = min(max(0, limit), len(clocks))
+    sums = [0.0, *accumulate(clocks)]
+    start = max(range(len(clocks) - size + 1), key=lambda first: sums[first + size] - sums[first])
+    return range(start, start + size)
 
 
 def _original(source: str, texts: Mapping[str, str]) -> str:

@@ -198,6 +198,22 @@ def test_a_long_message_is_cut(nothing: Path) -> None:
     assert len(str(raised.value)) < 1000
 
 
+def test_programs_that_do_not_say_their_version_are_told_apart(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one wrote was taken from the cache as what another would."""
+    found = []
+    for name in ("a", "b"):
+        path = nothing / name
+        path.write_text(f"#!/bin/sh\necho garbage {name}\n", encoding="utf-8")
+        path.chmod(0o755)
+        monkeypatch.setenv("GPUPERF_PTXAS", str(path))
+        found.append(tools.find_tool("ptxas"))
+    assert [tool.version for tool in found] == ["unknown", "unknown"]
+    assert found[0].full_version != found[1].full_version
+    assert all(tool.full_version.startswith("unknown (") for tool in found)
+
+
 def test_a_program_that_is_none(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (nothing / "text").write_text("not a program")
     monkeypatch.setenv("GPUPERF_PTXAS", str(nothing / "text"))

@@ -6,6 +6,7 @@ or a driver.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -89,8 +90,15 @@ def _stamp(path: str) -> tuple[int, int]:
 def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
     """``stamp`` makes a program that was replaced another one."""
     match = _RELEASE.search(run_tool(name, [path, "--version"]).stdout)
-    version = match[1] if match else "unknown"
-    return Tool(name, path, version, (match[2] or version) if match else "unknown")
+    if match is None:
+        # what another program that does not say its version made is not taken for its own
+        return Tool(
+            name,
+            path,
+            "unknown",
+            f"unknown ({hashlib.blake2b(repr((path, stamp)).encode(), digest_size=4).hexdigest()})",
+        )
+    return Tool(name, path, match[1], match[2] or match[1])
 
 
 #: by path how many runs in a row did not end

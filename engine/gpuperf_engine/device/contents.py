@@ -7,7 +7,7 @@ when values follow a pattern. Results apply to all elements: a first test on a p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -37,6 +37,7 @@ _SORTED = 1 << 12
 
 
 Values: TypeAlias = NDArray[Any]
+Number: TypeAlias = np.integer[Any] | np.floating[Any]
 """Elements of an object, of any dtype."""
 
 
@@ -72,7 +73,7 @@ def describe(
 def _patterns(values: Values, shape: tuple[int, ...], thresholds: Thresholds, whole: bool) -> list[Contents]:
     patterns: list[Contents] = []
     numbers = values.dtype.kind != "b"
-    low, high = (values.min(), values.max()) if numbers else (0, 1)
+    low, high = values.min(), values.max()
     finite = bool(np.isfinite(low) and np.isfinite(high))
     if numbers and finite:
         patterns += _structured(values, shape if whole else (len(values),), low, high, thresholds)
@@ -197,7 +198,7 @@ def _frequent(
 
 
 def _heavy(
-    values: Values, low: Any, high: Any, distinct: int | None, thresholds: Thresholds
+    values: Values, low: Number, high: Number, distinct: int | None, thresholds: Thresholds
 ) -> Iterator[Contents]:
     """A narrower type that holds every value exactly, or a table of few values."""
     width, narrower = values.dtype.itemsize, _narrower(values, low, high)
@@ -213,7 +214,7 @@ def _heavy(
         yield Contents("heavy-type", text, (("type", "uint8 index"), ("values", distinct)), 1)
 
 
-def _narrower(values: Values, low: Any, high: Any) -> tuple[str, int] | None:
+def _narrower(values: Values, low: Number, high: Number) -> tuple[str, int] | None:
     width = values.dtype.itemsize
     if values.dtype.kind == "f":
         return _narrower_float(values, low, high)
@@ -224,7 +225,7 @@ def _narrower(values: Values, low: Any, high: Any) -> tuple[str, int] | None:
     return None
 
 
-def _narrower_float(values: Values, low: Any, high: Any) -> tuple[str, int] | None:
+def _narrower_float(values: Values, low: Number, high: Number) -> tuple[str, int] | None:
     width = values.dtype.itemsize
     for name in ("int8", "uint8", "int16", "uint16"):
         info = np.iinfo(name)
@@ -247,7 +248,7 @@ def _survives(piece: Values, name: str) -> bool:
     return bool((back == piece).all())
 
 
-def _all(values: Values, holds: Any) -> bool:
+def _all(values: Values, holds: Callable[[Values], bool]) -> bool:
     """Whether all chunks have a property; tests small chunks first."""
     start, size = 0, 64
     while start < len(values):
@@ -261,7 +262,7 @@ def _all(values: Values, holds: Any) -> bool:
 
 
 def _structured(
-    values: Values, shape: tuple[int, ...], low: Any, high: Any, thresholds: Thresholds
+    values: Values, shape: tuple[int, ...], low: Number, high: Number, thresholds: Thresholds
 ) -> Iterator[Contents]:
     """An affine function of the index, whose axes are those of the shape that are longer than one element.
 
@@ -306,7 +307,7 @@ def _structured(
     yield Contents("structured-values", text, evidence, 0)
 
 
-def _differences(values: Values, origin: Any) -> NDArray[np.float64]:
+def _differences(values: Values, origin: Number) -> NDArray[np.float64]:
     """The differences from one value. 64-bit integers are subtracted as integers, as conversion to floats would make neighbours
     equal."""
     if values.dtype.kind == "f" or values.dtype.itemsize < 8:
@@ -316,7 +317,7 @@ def _differences(values: Values, origin: Any) -> NDArray[np.float64]:
     return np.asarray(np.where(above, distance, -distance))
 
 
-def _approximate(values: Values, low: Any, high: Any, thresholds: Thresholds) -> Iterator[Contents]:
+def _approximate(values: Values, low: Number, high: Number, thresholds: Thresholds) -> Iterator[Contents]:
     """A single value after rounding to some bits of the mantissa."""
     width = values.dtype.itemsize
     # same sign, tested without the product, which may overflow

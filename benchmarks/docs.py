@@ -6,6 +6,7 @@ the metrics, from their rows; the schemas of reports and baselines from these an
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -61,11 +62,22 @@ def architecture() -> str:
 
 def schema(name: str) -> str:
     """A published schema."""
-    import json
-
     from pytest_gpuperf.store.schema import SCHEMAS
 
-    return json.dumps(SCHEMAS[name](), indent=2)
+    return _json(SCHEMAS[name](), 0)
+
+
+def _json(value: object, depth: int) -> str:
+    """JSON in which what fits into a line is on one."""
+    line = json.dumps(value)
+    if len(line) + depth <= 120 or not isinstance(value, (dict, list)):
+        return line
+    inner = "\n" + " " * (depth + 1)
+    if isinstance(value, list):
+        items, ends = [_json(item, depth + 1) for item in value], "[]"
+    else:
+        items, ends = [f"{json.dumps(key)}: {_json(item, depth + 1)}" for key, item in value.items()], "{}"
+    return f"{ends[0]}{inner}{f',{inner}'.join(items)}{inner[:-1]}{ends[1]}"
 
 
 def metrics() -> str:

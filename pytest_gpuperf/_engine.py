@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     class _Engine:
-        """The engine, imported (with NumPy and llvmlite) when something of it is asked for."""
+        """The engine, imported (with NumPy and llvmlite) when one of its attributes is read."""
 
         def __getattr__(self, name):
             return getattr(sys.modules.get(NAME) or importlib.import_module(NAME), name)
@@ -29,7 +29,7 @@ NAME = "gpuperf_engine"
 
 
 def is_machine_code_counted(judge: str) -> bool:
-    """Whether it is by ``gpuperf_judge``: ``auto`` counts it where the assembler and the disassembler are there."""
+    """Whether ``gpuperf_judge`` has machine code counted: ``auto`` does if the assembler and the disassembler are installed."""
     if judge != "auto":
         return judge == "machine"
     try:
@@ -41,5 +41,5 @@ def is_machine_code_counted(judge: str) -> bool:
 
 @lru_cache(maxsize=32)
 def parse(text: str, path: str) -> Module:
-    """The module of a PTX text; the same one for all tests of a process, so that it is compiled once."""
+    """Parse a PTX text to a module, shared by all tests of a process, so that it is compiled once."""
     return engine.parse(text, path=path)

@@ -41,7 +41,7 @@ _COMMANDS = {
 
 
 def _build(named: str = "") -> argparse.ArgumentParser:
-    """The parser: of one subcommand where it is ``named``, since what the others need takes a second to import; else of all."""
+    """Return the parser: of one subcommand if it is ``named``, as importing all of them takes a second; else of all."""
     from gpuperf_engine import __version__
 
     parser = _Parser(
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # What a terminal of another encoding cannot show must not end the program.
+            # characters outside the terminal's encoding must not raise
             stream.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if argv is None else argv
     arguments = _build(given[0] if given else "").parse_args(given)

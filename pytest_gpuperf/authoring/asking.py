@@ -1,4 +1,4 @@
-"""Asks the plugins of a run for the PTX that a test means."""
+"""Asks the plugins of a run for the PTX of a test's source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["ptx_of"]
 def ptx_of(
     source: object, entry: str | None, target: str, item: pytest.Item
 ) -> PtxSource | Compilation | JitFunction | LaunchedFunction | Mapping[str, object]:
-    """The PTX of a source, what makes it for a target or for arguments, or its variants by target. Raises ``EngineError``."""
+    """Return the PTX of a source, an object that compiles it for a target or for arguments, or its variants by target. Raises
+    ``EngineError``."""
     if isinstance(source, PtxSource):
         return source
     arguments = {"source": source, "entry": entry, "target": target, "item": item, "config": item.config}

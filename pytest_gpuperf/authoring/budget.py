@@ -1,4 +1,4 @@
-"""What the launches of one test may cost."""
+"""The budget of the launches of one test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINT = (
 
 
 def budget_of(settings: Settings, item: pytest.Item) -> Budget:
-    """The command line's, that of the closest marker, or that of the ini file."""
+    """Return the budget of the command line, the closest marker, or the ini file."""
     from gpuperf_engine.profile.budget import Budget
 
     markers = (marker.kwargs.get("budget") for marker in item.iter_markers("gpuperf"))
@@ -35,5 +35,5 @@ def budget_of(settings: Settings, item: pytest.Item) -> Budget:
 
 
 def over_budget(said: str) -> OverBudget:
-    """The error for a test whose launches cost more."""
+    """Return the error for a test whose launches exceed the budget."""
     return OverBudget(said, hint=_HINT)

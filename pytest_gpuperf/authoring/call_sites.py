@@ -1,8 +1,8 @@
-"""Where the C code of a program calls CUDA: addresses in files as functions and lines, and arrays named after what is there.
+"""Call sites of CUDA in the C code of a program: functions and lines of addresses, and names of arrays from their source lines.
 
-Functions are those of the file's symbol table. Lines, and functions that were inlined, are those that ``addr2line`` (binutils) reads,
-where it is installed and the program has them (``-g``). A call whose line or source is not there is named by the function that it is
-in and its ordinal among those of its kind there, which a change elsewhere leaves as it is.
+Functions come from the file's symbol table; lines and inlined functions from ``addr2line`` (binutils), if it is installed and the
+program has debug information (``-g``). A call without known line or source is named by its function and its ordinal among calls of its
+kind there, which changes elsewhere do not affect.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION = 2
 _LINE = re.compile(r"(.+):(\d+|\?)(?: \(discriminator \d+\))?")
 _SECONDS = 120
-#: functions of CUDA's headers between a program and the library, and of nvcc's host code
+#: files of CUDA's headers and of nvcc's host code, whose functions are between a program and the library
 _WRAPPERS = re.compile(r"/(cuda_runtime\w*|host_runtime|device_functions)\.h$|\.stub\.c$")
 _STUB = "__device_stub_"
-#: what calls ``main``
+#: functions that call ``main``
 _OUTERMOST = ("_start", "__libc_start_main", "__libc_start_call_main")
 #: the variable that an allocation is assigned to: of C through a pointer to it, of Python by name
 _NAME = r"[A-Za-z_]\w*(?:(?:\.|->)\w+|\[\w*\])*"
@@ -51,13 +51,14 @@ _PLAIN = re.compile(
 )
 #: a function's own name, without namespaces, arguments of templates and parameters
 _CALLED = re.compile(r"(?:\w+::)*([A-Za-z_]\w*)")
-#: behind an allocation, in which its function returns it
+#: lines after an allocation that are searched for the ``return`` of its function
 _FUNCTION_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """One function at a place of a program: those inlined there have frames of their own. ``start``: of the function's code."""
+    """One function at an address of a program; functions inlined there have their own frames. ``start``: start of the function's
+    code."""
 
     function: str
     path: str
@@ -66,7 +67,7 @@ class _Frame:
 
 
 def with_lines(program: RecordedProgram) -> RecordedProgram:
-    """The program with functions, and lines where they are known, in the call paths of its events."""
+    """Return the program with functions, and known lines, in the call paths of its events."""
     files: dict[str, set[int]] = defaultdict(set)
     paths = {event.path: event.kind for event in program.events}
     for site in (site for path in paths for site in path if site.address):
@@ -87,8 +88,8 @@ def with_lines(program: RecordedProgram) -> RecordedProgram:
 def _path(
     path: tuple[CallSite, ...], kind: str, frames: Mapping[tuple[str, int], tuple[_Frame, ...]]
 ) -> tuple[CallSite, ...]:
-    """The calls of the program itself, the innermost first. Of a launch the first is that of ``<<<…>>>``: what nvcc's host code calls
-    from there follows it, and is left out."""
+    """Return the calls of the program itself, the innermost first. Of a launch, the first is that of ``<<<…>>>``; calls of nvcc's host
+    code inside it are removed."""
     function = path[0].text if path else ""
     if kind == "launch" and len(path) > 1:
         first, rest = path[0], path[1:]
@@ -124,7 +125,7 @@ def _source(site: CallSite) -> str:
 
 
 class _Ordinals:
-    """Texts of calls whose source is not there: ``cudaMemcpy #2 in main``, by address or line among those that the program makes."""
+    """Texts of calls without source: ``cudaMemcpy #2 in main``, numbered by address or line among the calls of the program."""
 
     def __init__(self, paths: Iterable[tuple[CallSite, ...]]) -> None:
         self._alike: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
@@ -151,7 +152,7 @@ class _Ordinals:
 
 
 def _frames(file: str, addresses: list[int]) -> dict[int, tuple[_Frame, ...]]:
-    """The frames of each address, the innermost first; the last is that of the function whose code it is."""
+    """Return the frames of each address, the innermost first; the last is the function that contains the address."""
     symbols = _symbols(file)
     starts = [start for start, _, _ in symbols]
     inlined = _lines(file, addresses)
@@ -169,12 +170,12 @@ def _frames(file: str, addresses: list[int]) -> dict[int, tuple[_Frame, ...]]:
 
 
 def _name(symbol: str) -> str:
-    """A function's own name, without what compilers add to copies of it."""
+    """Return a function's own name, without the suffixes that compilers append to clones."""
     return function_name(symbol.partition(".")[0] or symbol)
 
 
 def _symbols(file: str) -> list[tuple[int, int, str]]:
-    """Start, end and name of the functions of an ELF file, in order; none of what is no ELF file or was stripped."""
+    """Return start, end and name of the functions of an ELF file, in order; empty for other files and stripped ones."""
     try:
         with open(file, "rb") as stream:
             if stream.read(len(MAGIC)) != MAGIC:
@@ -195,7 +196,7 @@ def _symbols(file: str) -> list[tuple[int, int, str]]:
 
 
 def _lines(file: str, addresses: list[int]) -> dict[int, list[tuple[str, str, int]]]:
-    """Function, path and line of each frame at the addresses whose lines are known."""
+    """Return function, path and line of each frame at the addresses with known lines."""
     tool = shutil.which("addr2line")
     if tool is None:
         return {}
@@ -217,7 +218,7 @@ def _lines(file: str, addresses: list[int]) -> dict[int, list[tuple[str, str, in
 
 
 def _parsed(rows: list[str]) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
-    """What ``addr2line -a -f -i`` prints: an address, then pairs of a function and its line."""
+    """Parse the output of ``addr2line -a -f -i``: an address, then pairs of a function and its line."""
     number = 0
     while number < len(rows) and rows[number].startswith("0x"):
         address, found = int(rows[number], 16), []
@@ -236,8 +237,8 @@ def _parsed(rows: list[str]) -> Iterator[tuple[int, list[tuple[str, str, int]]]]
 
 
 def named_after_sites(program: RecordedProgram) -> RecordedProgram:
-    """The program with each array that has no name yet named after the variable that it is allocated to, or the call. Arrays of one
-    name that are there at once are numbered; one that takes the place of a freed one has its name."""
+    """Return the program with each unnamed array named after the variable that receives the allocation, or after the call. Arrays with
+    one name that exist at once are numbered; an array that replaces a freed one takes its name."""
     events = {event.number: event for event in program.events}
     turns = _turns(program.events)
     there: dict[str, list[Allocation]] = {}
@@ -261,7 +262,7 @@ def named_after_sites(program: RecordedProgram) -> RecordedProgram:
 
 
 def _turns(events: Iterable[Event]) -> dict[int, int]:
-    """By the number of an allocation how many its line made before."""
+    """Count, for each allocation, the earlier ones of its line."""
     made: Counter[tuple[str, int]] = Counter()
     turns = {}
     for event in events:
@@ -273,7 +274,8 @@ def _turns(events: Iterable[Event]) -> dict[int, int]:
 
 
 def _variable(event: Event | None, turn: int) -> str:
-    """What an allocation is assigned to, from its line, which may make several in turn; else what the call is named by."""
+    """Return the variable that receives an allocation, from its line, which may have several allocations; else the text of the
+    call."""
     if event is None or not event.path:
         return ""
     text = event.path[0].text
@@ -288,7 +290,7 @@ def _variable(event: Event | None, turn: int) -> str:
 
 
 def _assigned(path: tuple[CallSite, ...], depth: int, variable: str) -> str:
-    """What callers assign the variable to, whose function, that at ``depth``, returns it: ``x = alloc<float>(n)``."""
+    """Return the variable of the caller, if the function at ``depth`` returns ``variable``: ``x`` of ``x = alloc<float>(n)``."""
     site, caller = path[depth], path[depth + 1] if depth + 1 < len(path) else None
     called = _CALLED.match(site.function)
     if caller is None or called is None or not _returns(site, variable):
@@ -298,7 +300,7 @@ def _assigned(path: tuple[CallSite, ...], depth: int, variable: str) -> str:
 
 
 def _returns(site: CallSite, variable: str) -> bool:
-    """Whether the function returns the variable behind that line: its last line is a brace that is not indented."""
+    """Whether the function returns the variable after that line. The function ends at the first unindented brace."""
     returned = re.compile(rf"\breturn\s+(?:\([^()]*\)\s*)*{re.escape(variable)}\s*;")
     for number in range(site.line, site.line + _FUNCTION_LINES if site.line else 0):
         line = linecache.getline(site.path, number)
@@ -310,7 +312,7 @@ def _returns(site: CallSite, variable: str) -> bool:
 
 
 def _given(path: tuple[CallSite, ...]) -> str:
-    """What callers give a function that has the pointer from them: ``reserve(&x, n)`` for ``cudaMalloc(pointer, n)``."""
+    """Return the caller's argument, if the function has the pointer from it: ``reserve(&x, n)`` for ``cudaMalloc(pointer, n)``."""
     called = _CALLED.match(path[0].function)
     if len(path) < 2 or called is None:
         return ""

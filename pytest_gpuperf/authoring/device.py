@@ -19,14 +19,14 @@ __all__ = ["check_uninitialized", "make_device"]
 
 
 def make_device(settings: Settings, strict: str, races: str) -> Device:
-    """A fresh ``Device``: when kernels are judged it observes memory, values, inputs if machine code is judged too, and proofs or
-    accesses if these are asked for; memory otherwise. What kernels print goes to standard output, where pytest captures it."""
+    """Return a new ``Device``. If kernels are judged, it observes memory, values, inputs if machine code is judged too, and proofs or
+    accesses if requested; else memory. Output of kernels goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
     if settings.enabled and settings.values != "objects":
         observe.add("proofs" if settings.values == "proven" else settings.values)
     if settings.enabled and is_machine_code_counted(settings.judge):
-        observe.add("inputs")  # machine code is run on them where the counts of PTX leave something open
-    # looked up at each launch: pytest puts another stream there for each phase
+        observe.add("inputs")  # machine code runs on them where the counts of PTX do not determine its counts
+    # read ``sys.stdout`` at each launch: pytest replaces it for each phase
     options: DeviceOptions = {"observe": observe, "printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":
         options["backend"] = settings.backend

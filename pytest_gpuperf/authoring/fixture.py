@@ -1,4 +1,4 @@
-"""What the ``gpuperf`` fixture gives: device memory and kernels for a test, without a GPU."""
+"""The object of the ``gpuperf`` fixture: device memory and kernels for a test, without a GPU."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROGRESS: pytest.StashKey[Progress | None] = pytest.StashKey()
 
 
 def _quiet(method: Callable[P, R]) -> Callable[P, R]:
-    """Lets the engine's errors end at the test's own line: the frames in between say nothing about the kernel."""
+    """Cut tracebacks of the engine's errors at the test's own line; the frames below do not concern the kernel."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,7 +71,7 @@ class Gpuperf:
         self._recorder = Recorder(settings.rootdir)
         self._progress = item.config.stash.get(PROGRESS, None)
         self._launch_streams: LaunchStreams | None = None
-        #: what programs did that the test ran
+        #: recordings of the programs that the test ran
         self._observed: list[ObservedProgram] = []
         self._rules: CaseSettings | None = None
         self._spent: Budget | None = None
@@ -256,7 +256,7 @@ class Gpuperf:
                 f"the launcher of {kernel.name!r} chooses its block",
                 hint="write gpuperf.kernel(…)[grid](…), as on a GPU",
             )
-        if isinstance(kernel, JitKernel):  # it takes what the function does
+        if isinstance(kernel, JitKernel):  # it takes the function's own arguments
             return kernel[grid, block, 0, shared_bytes](*args, cluster=cluster)
         moved = [self.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
         return kernel[grid, block, shared_bytes](*moved, cluster=cluster)
@@ -268,7 +268,7 @@ class Gpuperf:
         args: tuple[object, ...],
         steps: int | None,
     ) -> Profile:
-        """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
+        """Launches every variant from the same memory; the results of the last one stay. Returns its profile."""
         __tracebackhide__ = True
         from .device import check_uninitialized
 
@@ -297,7 +297,7 @@ class Gpuperf:
         return profile
 
     def _spend(self, profile: Profile) -> None:
-        """Raises ``BudgetExceeded`` when the launches of the test have cost more than they may."""
+        """Raises ``BudgetExceeded`` if the launches of the test exceed its budget."""
         __tracebackhide__ = True
         over = self._budget.spend(profile)
         if over:
@@ -319,7 +319,7 @@ class Gpuperf:
         return self._launch_streams
 
     def _launched(self, launch: Launch) -> CaseRecord | None:
-        """A launch through a driver of ours; the case that it is part of."""
+        """Records a launch through one of our drivers; returns its case."""
         __tracebackhide__ = True
         if self._rules is None:
             self._rules = case_settings(self._settings, self._item, {})

@@ -90,7 +90,7 @@ class JitKernel(Kernel):
         return self._kernels[source.entry], cooperative
 
     def _declared_as(self, source: PtxSource) -> Kernel:
-        """The kernel with a case of its own: those of other types are ``name``, ``name#2`` …"""
+        """Return the kernel with its own case; kernels of other types are ``name``, ``name#2`` …"""
         gpuperf = self._gpuperf
         recorder, settings = gpuperf._recorder, gpuperf._settings
         site = recorder.site()
@@ -131,7 +131,7 @@ class JitLauncher(Launcher):
         except EngineError as error:
             raise error.with_traceback(None) from None
         launcher = Launcher(kernel, self.grid, self.block, self.shared_bytes)
-        # numbers have as many bytes as the parameter takes of them
+        # truncate numbers to the bytes of the parameter
         fitting = [
             argument[: param.size].ljust(param.size, b"\0") if isinstance(argument, bytes) else argument
             for argument, param in zip(bound.arguments, kernel.function.params)

@@ -82,7 +82,7 @@ class LaunchedKernel(Kernel):
         ]
 
     def _cases(self, launches: list[FunctionLaunch]) -> list[Made]:  # type: ignore[override]
-        """A case for each launch: of one kernel for several compute capabilities ``name@sm_80`` …, of others ``name#2`` …"""
+        """Return a case for each launch: ``name@sm_80`` … for several compute capabilities of one kernel, ``name#2`` … for others."""
         key = tuple(launch.source.text for launch in launches)
         if key not in self._made:
             self._made[key] = self._declared_as(launches)

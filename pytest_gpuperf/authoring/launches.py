@@ -1,4 +1,4 @@
-"""Launches that no test writes, of drivers of ours and of programs: each kernel, line that launches it and shape is a case."""
+"""Launches through our drivers and by programs, which the test does not write: each kernel, launching line and shape is a case."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 __all__ = ["LaunchStreams", "digest_of", "fits", "program_site"]
 
 _OWN = ("pytest_gpuperf", "gpuperf_engine")
-#: of contents of so many bytes and more the size alone is taken for what went in
+#: contents of at least so many bytes are digested by their size alone
 _DIGESTED = 64 << 20
 
 
 @dataclass(slots=True)
 class _Stream:
-    """A case, and its launches as they come."""
+    """A case, and its launches so far."""
 
     case: CaseRecord
     site: CallSite
@@ -54,7 +54,7 @@ class LaunchStreams:
         self._known: dict[Hashable, _Stream] = {}
 
     def launched(self, launch: Launch, rules: CaseSettings) -> CaseRecord | None:
-        """A launch by the line of the program that is being executed; the case that it is part of."""
+        """Adds a launch by the program's current line; returns its case."""
         kernel, profile = launch.kernel, launch.profile
         if not fits(kernel.name, self._kernels):
             return None
@@ -88,8 +88,8 @@ class LaunchStreams:
         rules: CaseSettings,
         where: str = "",
     ) -> CaseRecord:
-        """The case of a kernel, site and shape: ``name``, or ``name#2`` and so on in the order in which they come. ``where`` tells
-        sites apart that are shown alike."""
+        """Return the case of a kernel, site and shape: ``name``, ``name#2`` and so on, by first launch. ``where`` distinguishes sites
+        with the same text."""
         recorder = self._recorder
         module, entry = kernel.module, kernel.name
         digest = kernel_digest(module.text, entry)
@@ -108,13 +108,13 @@ class LaunchStreams:
 
 
 def fits(entry: str, kernels: Sequence[str]) -> bool:
-    """Whether a kernel is one of those that are cases: globs of the name in the PTX, or of the function's own name."""
+    """Whether a kernel is a case, by globs of its name in the PTX, or of the function's own name."""
     names = (entry, stable_name(entry), function_name(entry))
     return not kernels or any(fnmatchcase(name, pattern) for pattern in kernels for name in names)
 
 
 def digest_of(arguments: tuple[object, ...]) -> str:
-    """Of numbers, and of shapes, types and contents of tensors and arrays, as they are now."""
+    """Return a digest of numbers, and of shapes, types and present contents of tensors and arrays."""
     return digest_parts([_part(argument) for argument in arguments], 16)
 
 

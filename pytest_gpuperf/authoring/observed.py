@@ -1,4 +1,4 @@
-"""Programs whose values were observed, beside what the test itself does on its device."""
+"""Programs with observed values, apart from the test's own program on its device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ObservedProgram:
 
 
 class ObservedWindow:
-    """What one test does on the device that all programs of this process share: from its beginning to ``program``."""
+    """The events of one test on the device that all programs of this process share, from its beginning to ``program``."""
 
     def __init__(self) -> None:
         device = shared_device()
@@ -40,11 +40,11 @@ class ObservedWindow:
             device.begin_program(MOST_EVENTS)
         self.cases: dict[int, CaseRecord | None] = {}
         self._merged: dict[Hashable, MergedLaunches] = {}
-        #: which of the merged launches each is part of
+        #: by launch, the key and number of the merged launches that contain it
         self._parts: dict[int, tuple[Hashable, int]] = {}
 
     def launched(self, launch: Launch, case: CaseRecord | None) -> None:
-        """A launch of the test, and the case that it is part of."""
+        """Adds a launch of the test and its case."""
         if launch.event >= 0:
             profile = launch.profile
             key = launch.kernel, profile.grid, profile.block, profile.cluster, profile.resources.shared_bytes
@@ -65,8 +65,8 @@ class ObservedWindow:
 
 
 def observed(logged: LoggedLaunches, cases: Sequence[CaseRecord | None] = ()) -> list[ObservedProgram]:
-    """What each process of a program recorded, with lines of its source, names of arrays, and kernels by the function's name.
-    ``cases``: those that ``logged.cases`` are part of."""
+    """Return the recording of each process of a program, with lines of its source, names of arrays, and kernels by the function's
+    name. ``cases``: the cases of ``logged.cases``."""
     programs = []
     for item in logged.programs:
         program = _by_function(named_after_sites(with_lines(item.program)))

@@ -1,4 +1,4 @@
-"""Programs of CUDA in processes of their own, on the emulator: started with our libraries, and their launches taken down as cases."""
+"""CUDA programs in their own processes, on the emulator: starts them with our libraries, and records their launches as cases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHOWN = 20
 
 
 class ProgramError(subprocess.CalledProcessError):
-    """A program that ended with another exit code than 0; its message has the end of what it wrote to stderr."""
+    """A program ended with another exit code than 0; the message has the end of its stderr."""
 
     def __str__(self) -> str:
         lines = str(self.stderr or self.stdout or "").rstrip().splitlines()
@@ -63,7 +63,7 @@ def run_program(
     captured: bool = True,
     values: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """``Gpuperf.run``; unless ``captured``, what the program writes goes where this process writes."""
+    """``Gpuperf.run``; unless ``captured``, the program inherits stdout and stderr of this process."""
     item, settings = gpuperf._item, gpuperf._settings
     values = settings.program_values if values is None else values
     values = values if settings.enabled else OFF
@@ -101,7 +101,7 @@ def run_program(
 
 
 def _program(word: str | os.PathLike[str], item: pytest.Item) -> str:
-    """The program's file. Raises ``EngineError`` where there is none."""
+    """Return the program's file. Raises ``EngineError`` if there is none."""
     name = os.fspath(word)
     if os.sep in name:
         folders = [item.path.parent, item.config.rootpath, Path.cwd()]
@@ -117,7 +117,7 @@ def _program(word: str | os.PathLike[str], item: pytest.Item) -> str:
 
 
 def _environment(gpuperf: Gpuperf, machine: str, values: str, folder: str) -> dict[str, str]:
-    """Variables with which a program finds this machine, and writes its launches to the folder."""
+    """Return the environment in which a program finds this machine and writes its launches to the folder."""
     settings = gpuperf._settings
     return environment(
         machine,
@@ -130,7 +130,7 @@ def _environment(gpuperf: Gpuperf, machine: str, values: str, folder: str) -> di
 
 
 def _completed(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """``subprocess.run`` for text, whatever the exit code. Raises ``EngineError`` for what cannot be run."""
+    """``subprocess.run`` for text, with any exit code. Raises ``EngineError`` for a file that cannot be run."""
     try:
         return subprocess.run(words, text=True, errors="backslashreplace", check=False, **options)
     except OSError as error:
@@ -139,7 +139,7 @@ def _completed(words: list[str], **options: Any) -> subprocess.CompletedProcess[
 
 def _device_options(gpuperf: Gpuperf) -> dict[str, object]:
     settings, item = gpuperf._settings, gpuperf._item
-    # races are noted there and are an error here, so that a program which passes over errors hides none
+    # the program's process only notes races, and this one raises the error, so that a program which ignores errors hides none
     races = way(settings, item, "races")
     options: dict[str, object] = {"races": "off" if races == "off" or not settings.enabled else "note"}
     if settings.backend != "auto":
@@ -156,7 +156,7 @@ def _device_options(gpuperf: Gpuperf) -> dict[str, object]:
 
 
 def _left(gpuperf: Gpuperf) -> dict[str, object]:
-    """What the test's budget has left."""
+    """Return the rest of the test's budget."""
     budget = gpuperf._budget
     if budget.instructions is not None:
         return {"instructions": max(0, budget.instructions - budget.executed)}
@@ -211,7 +211,7 @@ def _event(gpuperf: Gpuperf, case: LoggedCase) -> Any:
 
 
 def _inputs(case: LoggedCase, profile: Profile) -> str:
-    """Of the shape and of scalars; addresses and what lies there are left out."""
+    """Return a digest of the shape and scalars, without addresses and memory."""
     plan = profile.records[0].plan
     spans = plan.pointed_at
     scalars = []

@@ -1,7 +1,7 @@
-"""What runs, on a terminal, once it takes more than two seconds.
+"""Shows the running step on a terminal, once it takes more than two seconds.
 
-A thread draws behind the cursor and puts the cursor back, only while the main thread is inside a step of ours, and the step
-erases it when it ends: whoever writes next finds the terminal as it was. Nothing is drawn where somebody may read the output later.
+A thread writes after the cursor and restores the cursor, only while the main thread is inside a step of the plugin; the end of the
+step erases the text, so that later output starts from an unchanged terminal. Nothing is written to files and logs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "Progress", "of_session", "on_terminal", "step"]
 
 PATIENCE = 2.0
-"""Seconds after which work is worth a word."""
+"""Seconds after which a step is shown."""
 _TICK = 0.2
 # Save the cursor, do not wrap; wrap again, restore the cursor (DEC private modes, which all terminals in use know).
 _BEFORE, _AFTER, _ERASE = "\x1b7\x1b[?7l", "\x1b[?7h\x1b8", "\x1b[K"
 
 
 class Progress:
-    """The line on the terminal behind the file descriptor ``out``, which is to be the terminal itself."""
+    """The line on the terminal of the file descriptor ``out``."""
 
     def __init__(self, out: int, encoding: str = "utf-8") -> None:
         self._out = out
@@ -42,12 +42,12 @@ class Progress:
         self._drawn = False
 
     def begin(self, where: str) -> None:
-        """The clock starts anew; ``where`` says how far the run has come."""
+        """Restarts the clock; ``where`` is the progress of the run."""
         self._where, self._since = where, time.monotonic()
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """While this lasts, ``what`` may be shown."""
+        """Context in which ``what`` may be shown."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._tick, name="gpuperf-progress", daemon=True)
             self._thread.start()
@@ -80,11 +80,11 @@ class Progress:
         try:
             os.write(self._out, text.encode(self._encoding, "replace"))
         except OSError:
-            self._busy.clear()  # the terminal is gone; the run need not care
+            self._busy.clear()  # the terminal is closed, which does not affect the run
 
 
 def on_terminal(stream: TextIO) -> Progress | None:
-    """Progress on this stream if somebody watches it: a terminal that moves its cursor, and no CI."""
+    """Return progress on this stream if it is an interactive terminal with cursor movement, outside CI."""
     plain = os.environ.get("TERM", "dumb") == "dumb" or os.name == "nt"  # where escapes may be shown as text
     if plain or any(os.environ.get(name) for name in ("CI", "BUILD_NUMBER")):
         return None
@@ -99,13 +99,13 @@ def on_terminal(stream: TextIO) -> Progress | None:
 
 
 def of_session(config: pytest.Config) -> Progress | None:
-    """The progress of a run of pytest, to be made while nothing is captured; none with ``-q`` and none under xdist, which shows
-    tests as they come."""
+    """Return the progress of a run of pytest; call it while nothing is captured. ``None`` with ``-q``, and under xdist, which reports
+    tests itself."""
     quiet = config.get_verbosity() < 0 or not config.pluginmanager.hasplugin("terminalreporter")
     distributed = hasattr(config, "workerinput") or config.pluginmanager.hasplugin("dsession")
     return None if quiet or distributed else on_terminal(sys.stdout)
 
 
 def step(progress: Progress | None, what: str) -> AbstractContextManager[None]:
-    """A step of the work that may take long."""
+    """Return the context of a step that may take long."""
     return nullcontext() if progress is None else progress.step(what)

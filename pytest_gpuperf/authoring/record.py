@@ -1,4 +1,4 @@
-"""What one test did with its kernels, in order, for judging after its body."""
+"""The kernels and launches of one test, in order, to be judged after its body."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CallSite:
 
 
 def call_site(rootdir: Path) -> CallSite:
-    """The innermost line outside this package that is being executed."""
+    """Return the innermost executing line outside this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OWN):
         frame = frame.f_back
@@ -52,7 +52,7 @@ def call_site(rootdir: Path) -> CallSite:
 
 @lru_cache(maxsize=1024)
 def shown_path(path: str, rootdir: Path) -> str:
-    """A path as reports show it, the same on every host: below the rootdir, else its last part only."""
+    """Return a path as reports show it, the same on every host: relative to the rootdir, else its last part only."""
     if not path:
         return ""
     try:
@@ -87,11 +87,11 @@ class CaseRecord:
     declared: Mapping[str, object]
     site: CallSite
     shadowed: bool = False
-    #: what distinguishes it from other cases of its kernel and line, where the test does not declare it
+    #: distinguishes cases of one kernel and line that the test does not declare
     shape: tuple[object, ...] = ()
-    #: whether ``inputs`` say all that went into the launches
+    #: whether ``inputs`` cover all inputs of the launches
     inputs_known: bool = True
-    #: of a program what its values were observed of: ``objects`` or ``accesses``
+    #: of a program, whether values were observed by ``objects`` or ``accesses``
     values: str = ""
     launches: list[LaunchRecord] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class CaseRecord:
 
 
 class Recorder:
-    """Collects the cases and launches of one test and what went into them."""
+    """Collects the cases and launches of one test and their inputs."""
 
     def __init__(self, rootdir: Path) -> None:
         self.rootdir = rootdir
@@ -115,7 +115,7 @@ class Recorder:
         self._events = self._numbers = 0
 
     def number(self) -> int:
-        """For an event that the device of the test does not know."""
+        """Return a number for an event outside the test's device."""
         self._numbers -= 1
         return self._numbers
 
@@ -125,7 +125,7 @@ class Recorder:
             settle()
 
     def launched_profiles(self) -> tuple[Profile, ...]:
-        """Those of all launches so far: in their order those that the test wrote, then those of each case that it did not."""
+        """Profiles of all launches so far: first those of the test itself, in order, then the others by case."""
         self.settle()
         own = {id(profile) for profile in self.profiles}
         others = (launch.profile for case in self.cases.values() for launch in case.launches)
@@ -135,7 +135,7 @@ class Recorder:
         return call_site(self.rootdir)
 
     def declare(self, case: CaseRecord) -> CaseRecord:
-        """The case for a kernel; the one that is there already where it is the same kernel declared alike.
+        """Return the case of a kernel; an existing one if the same kernel was declared with the same settings.
 
         Raises ``ValueError`` for two kernels that would share one id.
         """
@@ -158,10 +158,10 @@ class Recorder:
         args: tuple[object, ...],
         device: Device,
     ) -> None:
-        """Notes a launch: what was measured, and a digest of its shape, scalars and what the host put into memory."""
+        """Records a launch: its profile, and a digest of its shape, scalars and the memory that the host wrote."""
         self._follow(device)
         variables = self._contents.get(_VARIABLES, "")
-        # the shape that ran, however it was written; without clusters as ever
+        # digest the normalised shape; (1, 1, 1) counts as no clusters
         cluster = None if profile.cluster == (1, 1, 1) else profile.cluster
         shape = (profile.grid, profile.block, shape[2], cluster, *shape[4:])
         inputs = digest_parts([*shape, *(self._argument(arg) for arg in args), variables], 16)
@@ -169,13 +169,13 @@ class Recorder:
         self.profiles.append(profile)
 
     def _follow(self, device: Device) -> None:
-        """Digests what the host wrote since the last launch, per allocation; module variables count together."""
+        """Digests the host's writes since the last launch, per allocation; module variables count as one."""
         events = device.events
         arrays = {id(array.allocation): number for number, array in enumerate(device.arrays)}
         for event in events[self._events :]:
             if event.kind in ("copy-in", "memset", "copy"):
                 owner = arrays.get(id(event.objects[0].allocation), _VARIABLES)
-                # What a copy between arrays brings is the kernels' doing.
+                # a copy between arrays moves results of kernels, not inputs
                 written = [write.digest for write in event.writes] if event.kind != "copy" else []
                 self._contents[owner] = digest_parts(
                     [self._contents.get(owner, ""), event.kind, event.bytes, *written], 16

@@ -1,4 +1,4 @@
-"""From what a test declares to its cases: one per kernel, or one per variant of PTX made for different targets."""
+"""Creates the cases of a test's kernel: one, or one per variant of PTX for different targets."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def make_cases(
     settings: Settings,
     site: CallSite,
 ) -> list[Made]:
-    """The cases that a kernel of a test makes, each with its function of the engine; several where ``given`` maps ``.target``
-    names or machine ids to PTX. Raises ``EngineError``."""
+    """Return the cases of a kernel of a test, each with its kernel of the engine; several if ``given`` maps ``.target`` names or
+    machine ids to PTX. Raises ``EngineError``."""
     rules = case_settings(settings, item, declared)
     machines = [*rules.targets, *rules.skipped_targets]
     if isinstance(given, Compilation):
@@ -126,13 +126,13 @@ def _case(
 
 
 def lowest(machines: Sequence[str], search: Sequence[str]) -> str:
-    """The architecture whose PTX all machines run, with the most instructions."""
+    """Return the highest architecture whose PTX runs on all machines."""
     capabilities = _capabilities(machines, search)
     return "sm_{}{}".format(*min(capabilities)) if capabilities else DEFAULT_ARCHITECTURE
 
 
 def are_alike(machines: Sequence[str], search: Sequence[str]) -> bool:
-    """Whether machines have one compute capability, so that PTX of its own (``sm_90a``) runs on all."""
+    """Whether all machines have one compute capability, so that architecture-specific PTX (``sm_90a``) runs on all."""
     return len(_capabilities(machines, search)) < 2
 
 
@@ -143,7 +143,7 @@ def _capabilities(machines: Sequence[str], search: Sequence[str]) -> set[tuple[i
 def _taken(
     given: Alternatives, machines: Sequence[str], search: Sequence[str]
 ) -> PtxSource | dict[str, PtxSource]:
-    """The PTX that machines take, one for all or by ``.target``; the highest where no machine is declared."""
+    """Return the PTX that the machines run, one for all or by ``.target``; the highest if no machine is declared."""
     path = next(iter(given.values())).path.partition("[")[0]
     if not machines:
         return given[highest(given)]
@@ -161,9 +161,9 @@ def _taken(
 
 
 def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequence[str]) -> dict[str, str]:
-    """Machine → the variant it gets; ``variants`` maps keys to the ``.target`` of their PTX.
+    """Map each machine to its variant; ``variants`` maps keys to the ``.target`` of their PTX.
 
-    A machine gets the variant named after it, else of those named after a ``.target`` the most specific that runs on it.
+    A machine takes the variant of its id, else the most specific of those with a ``.target`` that runs on it.
     """
     known = engine.machine_ids(search)
     for key, target in variants.items():

@@ -27,8 +27,8 @@ _FILLS = "arange, zeros, ones, empty, random, random:SEED, a number, or @FILE.np
 
 
 def make_argument(spec: str, device: Device, where: str = "--arg", folder: Path | None = None) -> object:
-    """One argument for a launch; arrays are made on the device, from files in ``folder``. Raises ``UsageError``, with ``where``
-    before the message."""
+    """Return one argument for a launch; arrays are allocated on the device, and read from files in ``folder``. Raises ``UsageError``,
+    with ``where`` before the message."""
     try:
         return _argument(spec, device, folder or Path())
     except UsageError as error:

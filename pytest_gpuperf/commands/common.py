@@ -1,4 +1,4 @@
-"""What subcommands share."""
+"""Functions that subcommands share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OK, FAILED, USAGE, NOT_JUDGED = 0, 1, 2, 3
 
 
 class UsageError(Exception):
-    """Arguments that mean nothing; exit code 2."""
+    """Invalid arguments; exit code 2."""
 
 
 def parse_file(path: str, entry: str | None = None, machine: str | None = None) -> Module:
@@ -67,7 +67,7 @@ def parse_file(path: str, entry: str | None = None, machine: str | None = None) 
 
 
 def check_targets(*targets: str) -> None:
-    """Raises ``UsageError`` for the first that is no machine."""
+    """Raises ``UsageError`` for the first unknown machine."""
     known = machine_ids()
     for target in targets:
         if target not in known:
@@ -75,7 +75,7 @@ def check_targets(*targets: str) -> None:
 
 
 def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:
-    """The kernel that is meant, the only one if none is named. Raises ``UsageError``."""
+    """Return the kernel of that name, or the only one if ``entry`` is ``None``. Raises ``UsageError``."""
     names = list(module.kernels)
     if entry is None and len(names) != 1:
         known = nearest("", names, noun="kernel")
@@ -123,7 +123,7 @@ def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list
 
 
 def write(text: str, output: str | None) -> None:
-    """To a file, or to standard output with control characters written out."""
+    """Write to a file, or to standard output with control characters escaped."""
     if output is None:
         sys.stdout.write(clean(text))
         return

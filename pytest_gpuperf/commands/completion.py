@@ -1,4 +1,4 @@
-"""``gpuperf completion``: what a shell needs to complete the command, as a script of its own."""
+"""``gpuperf completion``: the script with which a shell completes the command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["add_parser"]
 
 
 def add_parser(commands: Subcommands, whole: argparse.ArgumentParser) -> None:
-    """Registers the subcommand; ``whole`` is the parser of the command with all of them."""
+    """Registers the subcommand; ``whole`` is the parser with all subcommands."""
     parser = commands.add_parser(
         "completion",
         help="print a completion script for a shell",
@@ -22,7 +22,7 @@ def add_parser(commands: Subcommands, whole: argparse.ArgumentParser) -> None:
 
 
 def _run(commands: Subcommands, whole: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    import shtab  # needed here alone
+    import shtab  # only this subcommand needs it
 
     for parser in commands.choices.values():
         for action in parser._actions:

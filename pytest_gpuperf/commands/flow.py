@@ -1,4 +1,4 @@
-"""``gpuperf flow``: where values flow in the program of a test, or in one that ``gpuperf run`` ran, from what was written of it."""
+"""``gpuperf flow``: the value flow of a test's program, or of one that ``gpuperf run`` ran, from the file written then."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(known: Mapping[str, Flow], arguments: argparse.Namespace) -> str:
-    """The test that was asked for."""
+    """Return the requested test."""
     if not known:
         raise UsageError(f"{arguments.report} has no value flow: it was written by an earlier version")
     named = arguments.test or ""

@@ -28,7 +28,7 @@ from .common import FAILED, NOT_JUDGED, OK, Subcommands, UsageError, write
 __all__ = ["add_parser"]
 
 _FIRST_ANALYSIS = {"counts": 1, "findings": 1, "time": 3, "metrics": 1}
-"""Revisions of the reports that do not say theirs."""
+"""Revisions of reports without revisions."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -84,7 +84,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _merged(documents: list[Document]) -> Document:
-    """Shards of one run as one report. Raises ``ReportError`` where two hold different results of one case."""
+    """Merge the shards of one run into one report. Raises ``ReportError`` if two have different results of one case."""
     if len(documents) == 1:
         return documents[0]
     cases: dict[tuple[str, str], Case] = {}
@@ -124,7 +124,7 @@ def _rejudged(
     metrics: Table,
     policy: Mapping[str, str] | None = None,
 ) -> Case:
-    """The record against another reference; with the tolerances and limits of its own run."""
+    """Judge the record against another reference, with the tolerances and limits of its own run."""
     rules = record["policy"]
     case = CaseSettings(
         targets=tuple(rules["targets"]),
@@ -157,7 +157,7 @@ def _rejudged(
 
 
 def _analysis(record: Case) -> Mapping[str, int]:
-    """The revisions under which a record was measured."""
+    """Return the revisions under which a record was measured."""
     revisions: Mapping[str, int] = record.get("analysis", _FIRST_ANALYSIS)
     return {**UNSAID, **revisions}
 
@@ -200,7 +200,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     before = {(record["module"], stable_id(record["id"])): record for record in base["cases"]}
     listings, records, metrics = _listings(head), [], _metrics(head)
     old_listings = _listings(base)
-    # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
+    # there is no baseline to update or extend: only regressions fail
     policy = {"on_improvement": "warn", "on_unmodelled": "fail", "judge": "auto"}
     for record in head["cases"]:
         known = before.get((record["module"], stable_id(record["id"])))
@@ -239,7 +239,7 @@ def _with_records(document: Document, records: list[Case]) -> Document:
 
 
 def _concluded(document: Document, output: str | None) -> int:
-    """Prints what fails and how many kernels are how; the exit code."""
+    """Print the failures and the number of kernels by verdict; return the exit code."""
     failing = [record for record in document["cases"] if record["fails"]]
     for record in failing:
         write(failure_text([record]) + "\n\n", None)
@@ -311,7 +311,7 @@ def _files(directory: Path, module: str) -> dict[str, bytes]:
 def _taken(
     files: Mapping[str, bytes], directory: Path, module: str, entry: BaselineRow, wanted: str
 ) -> list[tuple[Path, bytes | None]]:
-    """The files of the module with the wanted cases of the candidates, ``None`` for those to remove."""
+    """Return the files of the module with the selected candidates; ``None`` for files to remove."""
     touched = [*entry["changed"], *entry["added"], *entry["pruned"]]
     chosen = [key for key in touched if wanted in key]
     if not chosen or (not files and {*chosen} - {*entry["pruned"]}):

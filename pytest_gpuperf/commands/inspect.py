@@ -1,4 +1,4 @@
-"""``gpuperf inspect``: what a PTX module holds, without running it."""
+"""``gpuperf inspect``: the content of a PTX module, without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpuperf ls``: the PTX and the machine code that a program or library holds, and its kernels."""
+"""``gpuperf ls``: the PTX, machine code and kernels in a program or library."""
 
 from __future__ import annotations
 
@@ -86,6 +86,6 @@ def _table(document: dict[str, object]) -> list[str]:
 
 
 def _names(kernels: list[str]) -> list[str]:
-    """The functions' own names where that says which is meant, else the mangled ones."""
+    """Return the functions' own names if they are unique, else the mangled ones."""
     short = [function_name(kernel) for kernel in kernels]
     return [own if short.count(own) == 1 else kernel for own, kernel in zip(short, kernels)]

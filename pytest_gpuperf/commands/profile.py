@@ -81,7 +81,7 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
-    """Options for how the counts are shown."""
+    """Options for the output of the counts."""
     parser.add_argument(
         "--format",
         choices=("table", "json", "csv"),
@@ -96,7 +96,7 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_counting(parser: argparse.ArgumentParser) -> None:
-    """Options for what is counted, and what is estimated from a sample."""
+    """Options for the counts, and for estimates from a sample."""
     parser.add_argument(
         "--demand",
         choices=("auto", "control", "addresses", "values"),
@@ -131,7 +131,7 @@ def _add_counting(parser: argparse.ArgumentParser) -> None:
 
 
 def _backend(name: str) -> str:
-    """The name of a backend; of one that it had before, the present one, with a warning."""
+    """Return the name of a backend; map former names to the present one, with a warning."""
     from gpuperf_engine.device.options import FORMER_BACKENDS
 
     present = FORMER_BACKENDS.get(name, name)
@@ -171,7 +171,7 @@ def run(arguments: argparse.Namespace) -> int:
             ran = run_program(program, device, arguments, demand, progress)
             break
         except NotObserved:
-            # a launch reads what one before it would have computed
+            # a launch reads values that an earlier one would have computed
             if arguments.demand != "auto" or demand == "values":
                 raise
     profiles = [profile for _, profile in ran if profile is not None]
@@ -304,7 +304,7 @@ def _threads(profile: Profile | None, wanted: Sequence[tuple[object, object]]) -
 def _further(
     profiles: Sequence[Profile], estimates: Sequence[dict[str, Estimate]], groups: str | None
 ) -> dict[str, list[float]]:
-    """Columns behind those that are always there: predicted times in µs and groups of opcodes."""
+    """Columns after the fixed ones: predicted times in µs and groups of opcodes."""
     columns = {
         f"time_us.{target}": [amounts[target].time_us for amounts in estimates] for target in estimates[0]
     }
@@ -316,7 +316,7 @@ def _further(
 
 
 def _write_csv(text: str, output: str | None) -> None:
-    """Its lines end in CR LF, which is neither cleaned away nor translated."""
+    """Write CSV, whose CR LF line ends must be neither escaped nor translated."""
     if output is None:
         sys.stdout.write("\r\n".join(clean(line) for line in text.split("\r\n")))
     else:

@@ -1,4 +1,4 @@
-"""Runs the launches that ``gpuperf profile`` was asked for."""
+"""Runs the launches of ``gpuperf profile``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run_program(
     demand: str,
     progress: Progress | None,
 ) -> list[tuple[Sample | None, Profile | None]]:
-    """An estimate and a profile for each launch, ``None`` for what was not asked for. Raises ``UsageError`` and ``EngineError``."""
+    """Return an estimate and a profile for each launch, ``None`` if not requested. Raises ``UsageError`` and ``EngineError``."""
     arrays = {
         name: make_argument(spec, device, where, program.folder)
         for name, (spec, where) in program.arrays.items()

@@ -1,4 +1,4 @@
-"""A launch as people read it on a terminal, and as JSON: its profile, estimate, counts of threads."""
+"""Text and JSON of a launch: its profile, estimate, counts of threads."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _metrics(profile: Profile) -> Iterator[tuple[str, int | float]]:
     yield "branches.efficiency", profile.branches.efficiency
     memory = profile.observed_memory
     for name, value in memory.to_dict().items() if memory is not None else ():
-        # an efficiency of nothing says nothing
+        # omit the efficiency of kinds without accesses
         moved = isinstance(value, float) and getattr(memory, name.replace("efficiency", "sectors"))
         if isinstance(value, int) or moved:
             yield f"memory.{name}", value
@@ -108,7 +108,7 @@ def _metrics(profile: Profile) -> Iterator[tuple[str, int | float]]:
 
 
 def from_here(position: str) -> str:
-    """A place in a source for people: one that was compiled by its absolute path, from the current folder."""
+    """Return a source line with its path relative to the current folder, if it was compiled by its absolute path."""
     here = Path.cwd()
     absolute = PurePosixPath(position).is_absolute() or PureWindowsPath(position).is_absolute()
     return SourcePaths([here], here).place(position) if absolute else position
@@ -179,7 +179,7 @@ def _profile_table(
 
 
 def _sample_table(sample: Sample, exact: Profile | None, scheme: str) -> Iterator[str]:
-    """An estimate, beside what is exact where that was run."""
+    """An estimate, beside the exact counts if these were run."""
     places = [f"{list(thread)} of CTA {list(cta)}" for cta, thread in sample.places]
     shown = ", ".join(places[:4]) + (f", … ({len(places)} in all)" if len(places) > 4 else "")
     yield f"ESTIMATE of {sample.kernel} from {sample.threads:,} of {sample.of_threads:,} threads: {shown}"

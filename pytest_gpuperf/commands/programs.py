@@ -28,7 +28,7 @@ _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """One launch as asked for; ``where`` stands before messages about its arguments (``program.yaml:4: args``)."""
+    """One requested launch; ``where`` precedes messages about its arguments (``program.yaml:4: args``)."""
 
     file: str
     entry: str | None
@@ -51,7 +51,7 @@ class ProgramSpec:
 
 
 def read_program(path: str) -> ProgramSpec:
-    """Raises ``UsageError`` with file and line for what cannot be read or means nothing."""
+    """Read a program. Raises ``UsageError`` with file and line for an unreadable or invalid one."""
     try:
         root = yaml.compose(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``gpuperf run``: a program, unchanged, on the emulator; with ``--gate`` its launches are judged."""
+"""``gpuperf run``: runs an unchanged program on the emulator; ``--gate`` judges its launches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_GATE = {
 }
 
 
-#: exit code of a program that a signal ends, less the number of the signal, as of shells
+#: exit code of a program killed by a signal, less the number of the signal, as in shells
 _SIGNAL = 128
 
 
@@ -79,7 +79,7 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def _add_gate(parser: argparse.ArgumentParser) -> None:
-    """``--gate``, and what needs it."""
+    """``--gate``, and options that need it."""
     gate = parser.add_argument_group(
         "gate", "for CUDA programs; configured like pytest, by the ini file of this folder"
     )
@@ -163,7 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _start(command: list[str], variables: dict[str, str]) -> int:
-    """The exit code of a program with these variables in its environment; of one that a signal ends, that which shells give it."""
+    """Run a program with these variables in its environment; return its exit code, as shells report it."""
     sys.stdout.flush()
     sys.stderr.flush()
     code = subprocess.run(command, env={**os.environ, **variables}, check=False).returncode

@@ -1,4 +1,4 @@
-"""``gpuperf run --gate``: a session of pytest whose only test is a program, so that all but the test is as in the gate."""
+"""``gpuperf run --gate``: runs a pytest session whose only test is the program, with the rest of the gate unchanged."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["gate"]
 
 
 def gate(arguments: argparse.Namespace, command: Sequence[str]) -> int:
-    """The exit code: that of the gate, or ``NOT_JUDGED`` where the program itself failed."""
+    """Return the exit code of the gate, or ``NOT_JUDGED`` if the program itself failed."""
     session = _Session(command)
     options = [
-        # of the project's configuration what is about kernels holds, not what is about its tests
+        # of the project's configuration, use the settings of kernels, not those of its tests
         *("-o", "addopts=", "-p", "no:cacheprovider", "--noconftest", "-p", "gpuperf"),
         *(
             "-q",
@@ -63,7 +63,7 @@ class _Session:
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = command
-        #: whether the program itself failed, and whether it launched nothing that is judged
+        #: whether the program itself failed, and whether it launched no kernel that is judged
         self.failed = self.empty = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -81,7 +81,7 @@ class _Session:
         return True
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        # no dots and letters between what the program writes
+        # no dots and letters inside the program's output
         return (report.outcome, "", "") if report.when == "call" else None
 
 

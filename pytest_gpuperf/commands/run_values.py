@@ -30,8 +30,8 @@ _RULES = FindingRules(least_bytes=int(FINDINGS_BYTES), least_us=float(FINDINGS_U
 
 
 def report_values(folder: Path, target: str, output: str | None) -> None:
-    """Prints the findings of what the processes of a program have logged in a folder, what wastes most first; adds them and the value
-    flow graph to the JSON file of counts, if there is one."""
+    """Print the findings of the processes of a program, from their logs in a folder, by descending waste; add them and the value flow
+    graph to the JSON file of counts, if there is one."""
     try:
         programs = observed(read_launches(folder, parse))
         weighed = _weighed(programs, target)

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["add_parser"]
 
 _WIDTH = 44
-"""Characters of source and of PTX that are shown."""
+"""Shown characters of a source or PTX line."""
 _PLACE = 30
-"""Characters of a source line's place, of these."""
+"""Of these, characters for file and line."""
 _BAR = "█"
 _LEAST = 0.0005
-"""Part of all clocks of warps below which nothing is shown."""
+"""Least shown part of all clocks of warps."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _simulated(estimate: Estimate | None) -> dict[str, Any]:
-    """What the simulation says of each instruction, or why it does not."""
+    """Return the simulated stalls of each instruction, or why there is no simulation."""
     if estimate is None or not estimate.stalled:
         return {"stalled": None, "not_simulated": estimate.notes[0] if estimate is not None else None}
     return {"stalled": [asdict(item) for item in estimate.stalled], "not_simulated": None}
@@ -197,7 +197,7 @@ def _sectors(item: MachineInstruction, left: dict[int, int]) -> str:
 
 
 def _shortened(place: str) -> str:
-    """A line of a file, without the folders where these leave no room for what stands there."""
+    """Return file and line, without folders if they leave no room for the text."""
     return place if len(place) <= _PLACE else PurePosixPath(place).name
 
 
@@ -208,7 +208,7 @@ def _stalled(waited: float, reason: str, caused: float) -> list[str]:
 
 
 def _count(count: int, item: MachineInstruction) -> str:
-    """With a question mark where counts of PTX leave other ones possible."""
+    """Format a count, with a question mark if the counts of PTX do not determine it."""
     return f"{count:,}" if item.exact else f"{count:,}?"
 
 

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compare(machines: list[Machine], arguments: argparse.Namespace) -> int:
-    """A row for each number, a column for each machine. What a machine lacks, it has no unit for."""
+    """Print a row for each number, a column for each machine. A number is missing if the machine lacks the unit."""
     numbers = [_numbers(machine) for machine in machines]
     names = [
         name

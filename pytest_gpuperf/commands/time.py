@@ -28,11 +28,11 @@ __all__ = ["add_parser"]
 
 ALL = "all"
 _BOUNDS = 3
-"""Bounds that a row of the table names."""
+"""Most bounds in a row of the table."""
 _MOST_CLOCKS = 8192
 _DIGITS = 15
 _LEAST = 0.01
-"""Part of all clocks of warps below which a reason is not listed."""
+"""Least part of all clocks of warps of a listed reason."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -159,7 +159,7 @@ def _folder(name: str) -> Path:
 
 
 def _window(text: str) -> tuple[int | None, int]:
-    """The first of the clocks that are drawn, ``None`` where it is not given, and how many."""
+    """Return the first drawn clock, ``None`` by default, and their number."""
     first, colon, clocks = text.rpartition(":")
     if not clocks.isdecimal() or not 0 < int(clocks) <= _MOST_CLOCKS or (colon and not first.isdecimal()):
         raise UsageError(
@@ -191,7 +191,7 @@ def _models(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _profile(arguments: argparse.Namespace) -> Profile:
-    """Of the launch; only what decides addresses and control flow is run."""
+    """Profile the launch; only computations of addresses and control flow run."""
     from .arguments import make_argument
 
     module = parse_file(arguments.file, arguments.entry, arguments.target[0])
@@ -216,8 +216,8 @@ def _record(estimate: Estimate) -> dict[str, Any]:
 
 
 def _without_fallbacks(models: Sequence[str], estimates: dict[str, list[Estimate]]) -> dict[str, str]:
-    """Takes out what another model predicted though the simulation was asked for, if that model stands there too. Gives by target why
-    the launch was not simulated."""
+    """Remove fallback predictions of the simulation by another model, if that model is listed too. Returns by target why the launch
+    was not simulated."""
     from gpuperf_engine.timing.estimate import SIMULATION
 
     reasons: dict[str, str] = {}
@@ -263,7 +263,7 @@ def _lines(
 
 
 def _of_simulation(estimate: Estimate) -> list[str]:
-    """Of a simulated launch what each resource needs, and what its warps do, in parts of the clocks."""
+    """Return the use of each resource and the states of warps of a simulated launch, in parts of the clocks."""
     clocks = estimate.warp_clocks
     if not clocks:
         return []

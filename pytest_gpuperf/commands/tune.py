@@ -33,7 +33,7 @@ __all__ = ["add_parser"]
 
 _MEASURED = ("m", "n", "k", "tile_m", "tile_n", "tile_k", "us")
 _STAGES = 8
-"""Stages of a tile that are drawn unless others are asked for."""
+"""Drawn stages of a tile by default."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -52,7 +52,7 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def _add_problem(parser: argparse.ArgumentParser) -> None:
-    """The product, and the machines that it is for."""
+    """Options for the product and its machines."""
     parser.add_argument("shape", metavar="MxNxK", nargs="+", type=_extents, help="A is M x K, B is K x N")
     parser.add_argument(
         "--dtype",
@@ -70,7 +70,7 @@ def _add_problem(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tilings(parser: argparse.ArgumentParser) -> None:
-    """Options that say which tilings are tried."""
+    """Options for the candidate tilings."""
     parser.add_argument(
         "--tile",
         metavar="MxNxK",
@@ -97,7 +97,7 @@ def _add_tilings(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
-    """Options for what the search looks for, the model, and the processes that search."""
+    """Options for the objective of the search, the model, and the number of processes."""
     parser.add_argument(
         "--goal",
         choices=("time", "waiting"),
@@ -122,7 +122,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
-    """Options for what is shown, and where."""
+    """Options for the output."""
     parser.add_argument(
         "--stages", metavar="N", type=_positive, default=_STAGES, help=f"stages to draw (default: {_STAGES})"
     )
@@ -158,7 +158,7 @@ def _positive(text: str) -> int:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a search gave: a configuration, or why there is none."""
+    """The result of a search: a configuration, or why there is none."""
 
     search: Search
     result: Prediction | EngineError
@@ -174,7 +174,7 @@ class _Found:
         return timeline(self.search.problem, self.result.tiling, self.search.chosen(), stages)
 
     def drawn(self, stages: int) -> str:
-        """Which part of the tile that is."""
+        """Describe the drawn part of the tile."""
         assert not isinstance(self.result, EngineError)
         of = self.result.stages
         return (
@@ -251,7 +251,7 @@ def _searches(arguments: argparse.Namespace, parameters: Parameters | None) -> l
 
 
 def _calibration(arguments: argparse.Namespace) -> Calibration | None:
-    """Fitted to the file of measurements, if there is one."""
+    """Return the calibration fitted to the file of measurements, if there is one."""
     if arguments.measurements is None:
         return None
     from gpuperf_engine.warp_specialization import Measurement, Problem, Tiling, calibrate
@@ -346,7 +346,7 @@ def _cells(item: _Found) -> tuple[str, ...]:
 
 
 def _remarks(found: Sequence[_Found], calibration: Calibration | None) -> tuple[list[str], list[str]]:
-    """Why there is no configuration, by target; and where the numbers come from."""
+    """Return why there is no configuration, by target; and the sources of the numbers."""
     errors = [
         f"{item.target}: {one_line(line, 400)}"
         for item in found
@@ -403,7 +403,7 @@ _PAGE_STYLE = (
 
 
 def _about(parameters: Parameters, calibration: Calibration | None, *, all_of_one: bool) -> list[str]:
-    """Where the numbers come from."""
+    """Describe the sources of the numbers."""
     if calibration:
         fit, apart = calibration.fit, calibration.left_out
         return [

@@ -68,9 +68,8 @@ def signal_copied(
     size: int,
     reported: int,
 ) -> int:
-    """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is signalled (of a pair of CTAs the one
-    whose rank is odd or even as that of the mbarrier); ``reported``: and that it has a pattern which is reported. Returns 1
-    if invalid."""
+    """Signal ``size`` copied bytes to the mbarrier of a lane, in the CTA of that rank of a multicast (of a pair of CTAs, the one
+    whose rank has the parity of the mbarrier's CTA); ``reported``: the bytes had a reported pattern. Returns 1 if invalid."""
     if mbarriers == 0:
         return 0
     mbarrier = load64(mbarriers + lane * 8)

@@ -1,6 +1,6 @@
-"""What the plugins of a run bring; errors name the plugin.
+"""Contributions of the plugins of a run; errors name the plugin.
 
-Every plugin is called by itself: so what one returns or raises is known to be its own.
+Each plugin is called separately, so that a result or an error belongs to a known plugin.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _METRICS, _PATTERNS = "pytest_gpuperf_metrics", "pytest_gpuperf_patterns"
 def answers(
     hook: pluggy.HookCaller, arguments: Mapping[str, object], config: pytest.Config
 ) -> Iterator[tuple[str, Any]]:
-    """(plugin, what it returned) for each plugin with that hook, in the order in which they are asked; the plugin is empty for the
-    built-in ones. Raises ``EngineError`` for whatever else a plugin raises."""
+    """Yield (plugin, result) for each plugin with that hook, in call order; the plugin is empty for built-in ones. Raises
+    ``EngineError`` for any other exception of a plugin."""
     manager = config.pluginmanager
     everybody = [hook_impl.plugin for hook_impl in getattr(manager.hook, hook.name).get_hookimpls()]
     for implementation in reversed(hook.get_hookimpls()):
@@ -55,7 +55,7 @@ def answers(
 
 
 def call_named(plugin: str, what: str, call: Callable[[], T]) -> T:
-    """The result of a call of a plugin's code. Raises ``EngineError`` with the plugin's name for what it raises."""
+    """Return the result of a plugin's code. Raises ``EngineError`` with the plugin's name if that raises."""
     try:
         return call()
     except EngineError as error:
@@ -107,7 +107,7 @@ def _installed(config: pytest.Config) -> list[str]:
 
 
 def metrics_of(config: pytest.Config) -> Table:
-    """The metrics of a run. Raises ``pytest.UsageError`` for those of a plugin that mean nothing."""
+    """Return the metrics of a run. Raises ``pytest.UsageError`` for invalid metrics of a plugin."""
     rows: list[Metric] = []
     try:
         for plugin, given in answers(config.hook.pytest_gpuperf_metrics, {"config": config}, config):
@@ -183,7 +183,7 @@ def _counting(plugin: str, name: str, access: Callable[[Access], int]) -> Callab
 
 
 def patterns_of(config: pytest.Config) -> tuple[Pattern, ...]:
-    """The patterns of a run. Raises ``EngineError`` for those of a plugin that are none."""
+    """Return the patterns of a run. Raises ``EngineError`` for invalid patterns of a plugin."""
     patterns: list[Pattern] = []
     for plugin, given in answers(config.hook.pytest_gpuperf_patterns, {"config": config}, config):
         if not plugin:
@@ -203,7 +203,7 @@ def patterns_of(config: pytest.Config) -> tuple[Pattern, ...]:
 
 
 class _OfPlugin:
-    """A pattern of a plugin: its rules go by the plugin's name, and so do its errors."""
+    """A pattern of a plugin, whose rules and errors have the plugin's name as prefix."""
 
     def __init__(self, plugin: str, pattern: Pattern) -> None:
         self.plugin, self.pattern = plugin, pattern

@@ -1,4 +1,4 @@
-"""What a marker or a call declares: checked strictly, and merged into the settings of one kernel.
+"""Declarations of markers and calls: checks them strictly, and merges them into the settings of one kernel.
 
 Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only narrows what is declared.
 """
@@ -61,15 +61,15 @@ NO_RULES = FindingRules()
 
 @dataclass(frozen=True)
 class CaseSettings:
-    """What holds for one kernel of one test: targets, limits and tolerances, closest source first; and which findings are accepted,
-    with the reason."""
+    """The settings of one kernel of one test: targets, limits and tolerances, closest source first; and accepted findings, with the
+    reason."""
 
     targets: tuple[str, ...]
     skipped_targets: tuple[str, ...]
     limits: Mapping[str, float] = field(default_factory=dict)
     tolerances: tuple[tuple[tuple[str, str], ...], ...] = ()
     accept: Mapping[str, str] = field(default_factory=dict)
-    #: of these the keys that hold for all tests
+    #: keys of accepted findings that apply to all tests
     accepted_by_all: frozenset[str] = frozenset()
 
     def tolerance(self, metric: str, target: str, unit: str, default: str) -> Tolerance:
@@ -90,7 +90,7 @@ class CaseSettings:
 
 
 def unknown(name: str, value: str, known: Iterable[str]) -> pytest.UsageError:
-    """The error for a name that is not known, with the nearest that is."""
+    """Return the error for an unknown name, with the nearest known one."""
     choices = list(known)
     from gpuperf_engine.errors import meant
 
@@ -99,8 +99,8 @@ def unknown(name: str, value: str, known: Iterable[str]) -> pytest.UsageError:
 
 
 def warn_renamed(message: str, config: pytest.Config | None = None) -> None:
-    """Warns that a name has become another; ``config`` while that is being read. Where warnings are errors this raises
-    ``pytest.UsageError``. Workers of pytest-xdist leave what is in ``config`` to the controller."""
+    """Warns about a renamed setting; ``config``: the configuration, while it is being read. Raises ``pytest.UsageError`` where
+    warnings are errors. With pytest-xdist only the controller warns about names in ``config``."""
     warning = DeprecationWarning(message)
     try:
         if config is None:
@@ -241,7 +241,7 @@ _BUDGET = re.compile(r"none|\d+(?:\.\d*)?(?:e\d+)?s?")
 
 
 def checked_budget(text: str, where: str) -> str:
-    """A budget as it was given. Raises ``pytest.UsageError`` for what is none."""
+    """Return the text of a budget. Raises ``pytest.UsageError`` for an invalid one."""
     if not _BUDGET.fullmatch(text):
         raise pytest.UsageError(
             f"{where}: {text!r} is not a budget: give warp instructions (20e9), seconds (600s) or none"
@@ -294,7 +294,7 @@ def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, obje
 
 
 def way(settings: Settings, item: pytest.Item, key: str) -> str:
-    """What becomes of breaches of rules that work on today's GPUs (``strict``) and of races (``races``) in the kernels of a test."""
+    """Return how a test handles breaches of rules that work on today's GPUs (``strict``), or races (``races``), in its kernels."""
     for marker in item.iter_markers("gpuperf"):
         if marker.kwargs.get(key) is not None:
             return str(marker.kwargs[key])

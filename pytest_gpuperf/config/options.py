@@ -1,6 +1,6 @@
-"""Command line and ini file: what there is to set.
+"""Options of the command line and keys of the ini file.
 
-Loaded in every run of pytest, so it imports nothing; what the settings mean is read in ``settings``.
+Loaded in every run of pytest, so it imports nothing; ``settings`` parses the values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 __all__ = ["CHOICES", "MARKER", "PROGRAMS", "add_options", "check_idle", "enabled"]
 
 PROGRAMS = ("--gpuperf-triton", "--gpuperf-numba", "--gpuperf-cuda")
-"""Options that do something without the gate."""
+"""Options with an effect without the gate."""
 MARKER = (
     "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, budget=None, strict=None, races=None, "
     "accept=None): the test launches GPU kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the "
@@ -22,7 +22,7 @@ MARKER = (
 )
 
 FINDINGS_BYTES, FINDINGS_US = "1024", "0.05"
-"""What a finding must save to fail."""
+"""Least saving of a finding that fails."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "stale": ("fail", "warn", "ignore"),
@@ -133,7 +133,7 @@ def _add_flags(flag: Callable[..., None]) -> None:
 
 
 def _add_baselines(flag: Callable[..., None]) -> None:
-    """What becomes of baseline entries that changed, are missing or are unused."""
+    """Options for baseline entries that changed, are missing or are unused."""
     flag(
         "--gpuperf-update",
         action="store_true",
@@ -153,7 +153,7 @@ def _add_baselines(flag: Callable[..., None]) -> None:
 
 
 def _add_judging(flag: Callable[..., None]) -> None:
-    """What is compared with the baselines: on which targets, and with which tolerances."""
+    """Options for the comparison with the baselines: targets and tolerances."""
     flag("--gpuperf-targets", metavar="ID,ID", help="judge only these of the declared targets")
     flag(
         "--gpuperf-tolerance",
@@ -165,7 +165,7 @@ def _add_judging(flag: Callable[..., None]) -> None:
 
 
 def _add_reports(flag: Callable[..., None]) -> None:
-    """What is written beside the output of pytest."""
+    """Options for reports."""
     flag(
         "--gpuperf-report",
         metavar="DIR",
@@ -180,7 +180,7 @@ def _add_reports(flag: Callable[..., None]) -> None:
 
 
 def _add_bounds(flag: Callable[..., None]) -> None:
-    """How many kernels there must be, and what running them may cost."""
+    """Options for the least number of kernels, and their budgets."""
     flag(
         "--gpuperf-min-cases",
         metavar="N",
@@ -201,7 +201,7 @@ def _add_bounds(flag: Callable[..., None]) -> None:
 
 
 def _add_programs(flag: Callable[..., None]) -> None:
-    """Which kernels of programs are cases, and what lets programs see a GPU."""
+    """Options for kernels of programs, and for the drivers through which programs see a GPU."""
     flag(
         "--gpuperf-kernels",
         metavar="GLOB",
@@ -233,13 +233,13 @@ def enabled(option: argparse.Namespace) -> bool:
 
 
 def launches_by_itself(option: argparse.Namespace) -> bool:
-    """Whether tests of a run with these options launch through a driver of ours."""
+    """Whether tests of a run with these options launch through one of our drivers."""
     return bool(option.gpuperf_triton or option.gpuperf_numba or option.gpuperf_cuda)
 
 
 def check_idle(config: pytest.Config) -> None:
-    """Raises ``pytest.UsageError`` in a run without the gate for options of it on the command line (those in ``addopts`` wait for
-    their run), and for settings that mean nothing where its tests run all the same."""
+    """Check a run without the gate. Raises ``pytest.UsageError`` for options of the gate on the command line (those in ``addopts``
+    have no effect), and for invalid settings that its tests use all the same."""
     for argument in config.invocation_params.args:
         if str(argument).startswith("--gpuperf-") and argument not in PROGRAMS:
             name = str(argument).partition("=")[0]

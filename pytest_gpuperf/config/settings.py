@@ -1,4 +1,4 @@
-"""Every setting that holds for a whole run, read from command line and ini file, typed and checked."""
+"""The settings of a whole run, read from command line and ini file, typed and checked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEY = pytest.StashKey["Settings"]()
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that holds for a whole run."""
+    """The settings of a whole run."""
 
     enabled: bool
     only: bool
@@ -75,7 +75,7 @@ class Settings:
 
 
 def settings_of(config: pytest.Config) -> Settings:
-    """The settings of a run; raises ``pytest.UsageError`` for one that means nothing."""
+    """Return the settings of a run. Raises ``pytest.UsageError`` for an invalid one."""
     if _KEY not in config.stash:
         settings = _read(config)
         _check(settings)
@@ -84,7 +84,7 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def _programs(config: pytest.Config) -> tuple[str, ...]:
-    """The options that let programs find a GPU and that the ini file does not give."""
+    """Return the options with which programs find a GPU and which the ini file does not set."""
     always = config.getini("addopts")
     given = vars(config.option)
     return tuple(name for name in PROGRAMS if given[name[2:].replace("-", "_")] and name not in always)
@@ -206,7 +206,7 @@ def _accept(config: pytest.Config) -> tuple[tuple[str, str], ...]:
 
 
 def _backend(config: pytest.Config, name: str) -> str:
-    """The backend of that name, be it the one that it had before."""
+    """Return the backend of that name, which may be a former one."""
     if name in CHOICES["backend"]:
         return name
     from gpuperf_engine.device.options import FORMER_BACKENDS

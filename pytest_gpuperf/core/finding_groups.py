@@ -1,4 +1,4 @@
-"""Value findings as people read them: notes of instructions that say the same of one object at one call are one."""
+"""Groups of value findings: notes of several instructions with the same text about one object at one call count as one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .records import FindingRow
 
 __all__ = ["FindingGroup", "finding_groups", "rounded"]
 
-#: places of instructions that are named
+#: most listed lines of instructions
 _NAMED = 6
 #: what ends the identity of an element of a vector access
 _VECTOR = re.compile(r"\[\d+\]$")
@@ -18,14 +18,14 @@ _VECTOR = re.compile(r"\[\d+\]$")
 
 @dataclass
 class FindingGroup:
-    """A finding, and those ``more`` that say the same of other instructions."""
+    """A finding, and ``more`` findings with the same text about other instructions."""
 
     first: FindingRow
     more: list[FindingRow] = field(default_factory=list)
 
     @property
     def message(self) -> str:
-        """What the first says, how many others say the same, and of what lines."""
+        """The text of the first finding, and number and lines of the others."""
         if not self.more:
             return self.first["message"]
         own = _place(self.first)
@@ -40,7 +40,7 @@ class FindingGroup:
         return f"{self.first['message']}; likewise {_count(instructions, 'more instruction')}{where}"
 
     def saved(self, unit: str = "us") -> str:
-        """``48 bytes, 0.2 us on h100-sxm``: what all of them would save together; empty for nothing."""
+        """``48 bytes, 0.2 us on h100-sxm``: the total saving of all of them; empty for none."""
         rows = (self.first, *self.more)
         waste = sum(row.get("waste", 0) for row in rows)
         saved = [f"{waste:,} bytes"] if waste else []
@@ -51,7 +51,7 @@ class FindingGroup:
 
 
 def _instructions(rows: Iterable[FindingRow]) -> int:
-    """How many they are of: the elements of a vector access have findings of their own."""
+    """Count the instructions of findings; each element of a vector access has its own finding."""
     identities = [row["identity"] for row in rows]
     vectors = [identity for identity in identities if _VECTOR.search(identity)]
     return len(identities) - len(vectors) + len({_VECTOR.sub("", identity) for identity in vectors})
@@ -71,7 +71,7 @@ def rounded(number: float) -> str:
 
 
 def finding_groups(rows: Iterable[FindingRow]) -> list[FindingGroup]:
-    """In the order of the first of each. Findings that fail and such as are accepted stand by themselves: each has a line in the
+    """Group findings, in the order of the first of each. Failing and accepted findings are not grouped, as each has a line in the
     baseline, or a reason."""
     groups: list[FindingGroup] = []
     known: dict[tuple[object, ...], FindingGroup] = {}

@@ -1,4 +1,4 @@
-"""Fingerprints of kernels and inputs: they say why a number moved, never whether it may."""
+"""Fingerprints of kernels and inputs: they explain why a number changed, and do not decide whether it may."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["IN_PART", "digest_bytes", "digest_parts", "kernel_digest", "same_work"]
 
 IN_PART = "in-part-"
-"""Before a digest of inputs that leaves some out: equal ones say nothing."""
+"""Prefix of a digest of only some inputs: equal digests do not mean equal inputs."""
 
 _SKIP = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[.A-Za-z_$%][\w.$%]*(?:::[\w.$%]+)*|\d[\w.]*|\S')
@@ -20,19 +20,19 @@ _OPENING, _CLOSING = "{(", "})"
 
 
 def digest_bytes(data: bytes | memoryview) -> str:
-    """Sixteen hexadecimal digits that stand for the bytes."""
+    """Return a digest of the bytes, sixteen hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def digest_parts(parts: Iterable[object], digits: int) -> str:
-    """So many hexadecimal digits that stand for the parts, in their order."""
+    """Return a digest of the parts, in their order, of so many hexadecimal digits."""
     text = "\x1f".join(str(part) for part in parts)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()[:digits]
 
 
 def same_work(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two entries of cases are of the same kernel with the same inputs, as far as one knows: if numbers differ, the analysis
-    does."""
+    """Whether two entries of cases have the same kernel and, as far as is known, the same inputs, so that different numbers come from
+    the analysis."""
     kernel, inputs = one.get("kernel"), one.get("inputs")
     whole = isinstance(inputs, str) and not inputs.startswith(IN_PART)
     return whole and (kernel, inputs) == (other.get("kernel"), other.get("inputs"))

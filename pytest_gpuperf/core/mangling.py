@@ -1,7 +1,7 @@
 """Names of kernels that stay the same from one compilation to the next.
 
-C++ and Numba put into a name where a function stands and what it takes (Itanium C++ ABI, "External Names"). Overloads and instances of
-a template are distinguished by that, so it is kept. But some of it counts compilations, or is a hash of the file as it was:
+C++ and Numba mangle scope and parameter types into a name (Itanium C++ ABI, "External Names"). They distinguish overloads and
+instances of a template, so they are kept. But some parts count compilations, or hash the content of the file:
 
 - Numba gives each function that it compiles a number, as an ABI tag with the compiler's flags in a second one
   (``_ZN8__main__5saxpyB2v1B90cw51c…E5ArrayIf…``); in earlier versions it stands behind the name (``saxpy$1``, escaped as ``saxpy_241``
@@ -21,7 +21,7 @@ __all__ = ["function_name", "matching", "stable_id", "stable_name"]
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
 _HASHED = re.compile(r"_(?:INTERNAL|GLOBAL__N_)_[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}(?:_\d+)?|_GLOBAL__N__\w+")
 _UNNAMED = "_GLOBAL__N_1"
-"""What the ABI's compilers call an unnamed namespace."""
+"""The mangled name of an unnamed namespace in compilers of that ABI."""
 
 _COUNTED = re.compile(r"(.+?)(?:[_$]24)\d+")
 _VERSION = re.compile(r"v\d+")
@@ -32,7 +32,7 @@ _FLAT_NAME = re.compile(r"(?:.*_2E_|cuda[Pp]y_)(.+?)_24_\d+(?:_2E_|$)")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One identifier of a name, where it stands with its length, and its ABI tags."""
+    """One identifier of a name, its position (with the length prefix), and its ABI tags."""
 
     text: str
     start: int
@@ -41,8 +41,8 @@ class _Part:
 
 
 def stable_name(name: str) -> str:
-    """The name of a kernel without what changes from one compilation to the next: of Numba's the name of the Python function, of
-    others the name itself, with hashes of files taken out."""
+    """Return the name of a kernel without parts that change from one compilation to the next: for Numba the name of the Python
+    function, for others the name without hashes of files."""
     if name.startswith("cuda") and (flat := _FLAT.fullmatch(name)):
         match = _FLAT_NAME.match(name.split("_24_")[0] + "_24_0")
         return match[1] if flat and match else name
@@ -75,7 +75,7 @@ def function_name(name: str) -> str:
 
 
 def matching(name: str, kernels: Iterable[str]) -> list[str]:
-    """The kernels that a name may mean: the one that is called so, else those with this ``stable_name``, else with this
+    """Return the kernels that a name selects: the one with exactly this name, else those with this ``stable_name``, else with this
     ``function_name``."""
     known = list(kernels)
     if name in known:
@@ -86,7 +86,7 @@ def matching(name: str, kernels: Iterable[str]) -> list[str]:
 
 
 def _parts(name: str) -> list[_Part]:
-    """The identifiers of a mangled name, outermost first; none for a name that is not mangled so."""
+    """Return the identifiers of a mangled name, outermost first; none for a name that is not mangled."""
     if not name.startswith("_Z"):
         return []
     nested = name[2:3] == "N"
@@ -111,7 +111,7 @@ def _parts(name: str) -> list[_Part]:
 
 
 def _identifier(name: str, at: int) -> tuple[str, int] | None:
-    """``4main`` at a position: the identifier and where it ends."""
+    """Parse ``4main`` at a position: return the identifier and its end."""
     length = _LENGTH.match(name, at)
     if length is None:
         return None
@@ -120,7 +120,7 @@ def _identifier(name: str, at: int) -> tuple[str, int] | None:
 
 
 def _arguments_end(name: str, at: int) -> int:
-    """Where the template arguments end that begin at a position with ``I``; the end of the name where that is unknown."""
+    """Return the end of the template arguments that begin at a position with ``I``; the end of the name if unknown."""
     depth = 0
     while at < len(name):
         identifier = _identifier(name, at)

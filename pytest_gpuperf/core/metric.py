@@ -15,7 +15,7 @@ from .records import Access, Entry, PluginMetric, PluginRow
 __all__ = ["ESTIMATE", "MACHINE", "PLUGINS", "SIGNIFICANT_DIGITS", "Metric", "Table", "put", "significant"]
 
 ESTIMATE = "estimate"
-"""Where registers come from that ``ptxas`` did not assign, as baselines say it."""
+"""Source of registers that ``ptxas`` did not assign, in baselines."""
 
 PLUGINS: Final = "plugins"
 """The section of a case that holds the metrics of plugins, by plugin."""
@@ -249,7 +249,7 @@ def significant(value: float, digits: int = SIGNIFICANT_DIGITS) -> float:
 
 
 def put(case: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Stores a value in a case, or below its target, making the mappings on the way."""
+    """Stores a value in a case, or below its target, and creates missing mappings of the path."""
     *way, name = path
     for key in way:
         case = case.setdefault(key, {})

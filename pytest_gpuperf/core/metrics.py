@@ -185,7 +185,7 @@ METRICS: tuple[Metric, ...] = (
         read=attrgetter("by_category"), lines=("threads",), work=0,
     ),
 )  # fmt: skip
-"""A new row takes a ``since`` that no released version has had."""
+"""A new row needs a ``since`` of no released version."""
 
 TABLE = Table(METRICS)
 """The metrics of the gate itself."""
@@ -203,4 +203,4 @@ ANALYSIS: Mapping[str, int] = {
 of it comes to mean something else: stored numbers then count as incomparable instead of as regressions."""
 
 UNSAID: Mapping[str, int] = {**dict.fromkeys(ANALYSIS, UNKNOWN), "metrics": 1}
-"""What holds where a baseline says nothing: the table had no revisions at first."""
+"""Revisions of a baseline without revisions: the table had none at first."""

@@ -1,4 +1,4 @@
-"""What a test report carries from the process that ran the test to the controller."""
+"""The payload of a test report, from the process that ran the test to the controller."""
 
 from __future__ import annotations
 

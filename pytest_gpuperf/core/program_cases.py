@@ -1,4 +1,4 @@
-"""Cases of programs that no test runs: what their module is called, and the commands that measure them."""
+"""Cases of programs outside tests: the name of their module, and the commands that measure them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUFFIX = ".run"
 
 
 def module_of_program(path: str) -> str:
-    """What stands for the module of a test: the program's path below the rootdir, with a suffix that tests have not."""
+    """Return the module name of a program: its path below the rootdir, with a suffix that no test has."""
     return path + _SUFFIX
 
 
@@ -22,7 +22,8 @@ def is_program(module: str) -> bool:
 
 
 def update_command(nodeid: str, targets: Iterable[str] = (), programs: Iterable[str] = ()) -> str:
-    """The command that accepts what a test, or a program for these targets, measures; ``programs``: further options of a test's."""
+    """Return the command that accepts the measurement of a test, or of a program for these targets; ``programs``: further options of a
+    test's command."""
     module, _, test = nodeid.partition("::")
     if not is_program(module):
         return " ".join(("pytest", *programs, "--gpuperf --gpuperf-update", shlex.quote(clean(nodeid))))

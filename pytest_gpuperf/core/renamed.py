@@ -1,6 +1,6 @@
-"""What earlier versions called otherwise is read under its present name.
+"""Maps names of earlier versions to the present ones.
 
-The former names of metrics stand in their rows.
+The rows of metrics have their former names.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _KEYS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         "warp_passes": "head_warp_executions",
     },
 }
-"""Keys of reports, by the way to the records that hold them."""
+"""Former and present keys of reports, by the path to the records that contain them."""
 
 _COUNTS = {
     **{old.rpartition(".")[2]: new.rpartition(".")[2] for old, new in TABLE.formerly.items()},
     "shared_atomic_turns": "shared_atomic_serializations",
 }
-"""What a baseline counts of the lines of a kernel."""
+"""Former and present counts of the lines of a kernel in a baseline."""
 
 
 def renamed_line(text: str) -> str:
-    """An entry of the ``lines`` of a baseline."""
+    """Return an entry of a baseline's ``lines`` with present names."""
     if not any(f" {name}=" in text for name in _COUNTS):
         return text
     head, bar, code = text.rpartition(" | ")
@@ -43,7 +43,7 @@ def renamed_line(text: str) -> str:
 
 
 def rename_keys(document: object) -> None:
-    """Of a report that was not looked at yet."""
+    """Rename the keys of a report that is not validated yet."""
     for way, names in _KEYS.items():
         for record in _records(document, way):
             for former, present in names.items():
@@ -52,7 +52,7 @@ def rename_keys(document: object) -> None:
 
 
 def rename_metrics(document: Mapping[str, Any]) -> None:
-    """Of a report that is valid by its schema."""
+    """Rename the metrics of a report that its schema accepts."""
     for case in document["cases"]:
         for row in case["rows"]:
             row["metric"] = TABLE.formerly.get(row["metric"], row["metric"])
@@ -76,7 +76,7 @@ def _rename_entry(entry: dict[str, Any] | None) -> None:
 
 
 def _records(node: object, way: Sequence[str]) -> Iterator[dict[str, object]]:
-    """The mappings at a way of keys; a list on it stands for its items."""
+    """Yield the mappings at a path of keys; a list in the path stands for its items."""
     if isinstance(node, list):
         for item in node:
             yield from _records(item, way)

@@ -17,21 +17,21 @@ BEST = "auto"
 
 
 def model_of(time_model: str, judge: str) -> str:
-    """What predicts where there is no baseline, by ``gpuperf_time_model`` and ``gpuperf_judge``: where the counts of PTX decide, no
-    assembler is asked."""
+    """Return the model without a baseline, by ``gpuperf_time_model`` and ``gpuperf_judge``: if the counts of PTX decide, no
+    assembler is used."""
     return ALWAYS if (time_model, judge) == (BEST, "ptx") else time_model
 
 
 def models_of(old: Entry | None, model: str) -> dict[str, str]:
-    """By target of a baseline what its time is predicted by, if that is ``model`` or, for ``BEST``, what the baseline says."""
+    """Return the model of each target of a baseline, if ``model`` is ``BEST``; else nothing."""
     targets = (old or {}).get("targets", {}) if model == BEST else {}
     return {name: entry["model"]["name"] if "model" in entry else ALWAYS for name, entry in targets.items()}
 
 
 def other_model(target: str, new: Entry, old: Entry, policy: Mapping[str, str]) -> tuple[str, str]:
-    """The verdict of a time that another model predicted than that of the baseline, and why; nothing if none did.
+    """Return the verdict of a time whose model differs from the baseline's, and why; empty if the models are equal.
 
-    It is ``unjudged`` where only the assembler is missing, or another one, and nobody asked for it.
+    It is ``unjudged`` if only the assembler is missing or different, and the settings do not require it.
     """
     was, now = (side["targets"][target] for side in (old, new))
     before, after = was.get("model"), now.get("model")
@@ -57,7 +57,7 @@ def _named(entry: TargetEntry) -> str:
 
 
 def with_simulated(measured: Entry, old: Entry, policy: Policy) -> Entry:
-    """A case with the times that were simulated where the assembler was, if kernel, inputs and machine are those of then."""
+    """Return a case with the simulated times of a baseline made with the assembler, if kernel, inputs and machine are the same."""
     model = model_of(policy.get("time_model", BEST), policy.get("judge", "auto"))
     if model != BEST or not same_work(old, measured):
         return measured

@@ -1,4 +1,4 @@
-"""How far a number may move before it counts: ``0``, ``2%``, ``+5``, ``2%&0.5us``."""
+"""Tolerances of metrics: ``0``, ``2%``, ``+5``, ``2%&0.5us``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Term:
         allowed = abs(old) * self.amount / 100.0 if self.relative else self.amount
         if self.sign and (delta < 0) != (self.sign == "-"):
             allowed = 0.0
-        # A difference of exactly the tolerance is inside it, whatever binary fractions make of the bound.
+        # a difference equal to the tolerance is allowed, despite the rounding of binary fractions
         return abs(delta) > allowed and not math.isclose(abs(delta), allowed, rel_tol=1e-12)
 
 

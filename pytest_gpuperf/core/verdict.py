@@ -1,4 +1,4 @@
-"""What a comparison means: the verdicts, worst first, and which of them fail."""
+"""Verdicts of comparisons, worst first, and which of them fail."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ CASE_VERDICTS = (
     "unjudged",
     "ok",
 )
-"""Verdicts of a case or a metric, worst first; ``unjudged`` is a metric's alone, of which the baseline knows nothing yet."""
+"""Verdicts of a case or a metric, worst first; only metrics are ``unjudged``, if the baseline does not have them yet."""
 
 SILENT = ("unjudged", "ok")
 """Verdicts of metrics that did not move as far as is known."""
 
 SAME_CODE = "the machine code is the same"
-"""The note of metrics of PTX that moved, but not on the machine."""
+"""The note of metrics of PTX that changed while the machine code did not."""
 
 SESSION_VERDICTS = (*CASE_VERDICTS[:-4], "nothing-analysed", "stale", "changed", "improved", "ok")
 """Verdicts of a run: those of its cases and two of its own."""
@@ -88,8 +88,8 @@ def judged(rows: Iterable[Row]) -> str:
 
 
 def leading(rows: Sequence[Row], verdict: str) -> Row:
-    """The row that says most: of the worst verdict, exact before modelled, then what moved most; the time is what people feel, but
-    the instruction count is what is certain."""
+    """Return the most important row: of the worst verdict, exact before modelled, then the largest change. The time matters most,
+    but the instruction count is certain."""
     rows = [row for row in rows if row["verdict"] == verdict] or rows
 
     def moved(row: Row) -> float:

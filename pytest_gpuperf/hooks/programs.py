@@ -27,7 +27,7 @@ _OWN = ("pytest_gpuperf", "gpuperf_engine")
 
 
 def switch_on(config: pytest.Config) -> None:
-    """Before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for a target that does not exist."""
+    """Activate the drivers, before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for an unknown target."""
     from ..programs.device import DEFAULT_MACHINE
     from ..programs.processes import handed_down
     from ..programs.start import VALUES, environment, observing
@@ -87,7 +87,7 @@ class CudaErrors:
 
 
 def _hand_down(config: pytest.Config, variables: dict[str, str]) -> None:
-    """Let processes that tests start have these variables, until pytest ends."""
+    """Set these variables for processes that tests start, until pytest ends."""
     before = {name: os.environ.get(name) for name in variables}
 
     def restore() -> None:
@@ -133,12 +133,12 @@ def _end_at_program(error: BaseException) -> None:
 
 
 class ProgramGate:
-    """Takes the launches of each test down as cases: one for each kernel and line that launches it."""
+    """Records the launches of each test as cases: one for each kernel and launching line."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    # inside of that of ``GateWorker``, which judges what is recorded here
+    # trylast: inside the wrapper of ``GateWorker``, which judges the cases recorded here
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         from ..authoring.launches import digest_of

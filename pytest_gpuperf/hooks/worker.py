@@ -1,4 +1,4 @@
-"""What happens where tests run: strict markers, judging in the call phase, the payload on the report."""
+"""Hooks of the processes that run tests: strict markers, judging in the call phase, the payload on the report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class GateWorker:
 
     @cached_property
     def judge(self) -> Judge:
-        """Made when it is needed: the controller of pytest-xdist, and runs without kernels, need none."""
+        """The judge, created on first use: the controller of pytest-xdist, and runs without kernels, need none."""
         return _judge(self.settings)
 
     @pytest.hookimpl(tryfirst=True, wrapper=True)
@@ -70,8 +70,8 @@ class GateWorker:
                 self._pass_over(others)
 
     def _pass_over(self, others: list[pytest.Item]) -> None:
-        """Tests that declare no kernel do not make their module incomplete; the entries of those that have some all the
-        same (they may ask for the fixture while they run) are protected by name."""
+        """Deselected tests without declared kernels do not make their module incomplete; their entries, if any (they may request the
+        fixture at run time), are protected by name."""
         for item in others:
             module, test = module_of(item), test_of(item)
             self.collected[module] -= 1
@@ -79,7 +79,7 @@ class GateWorker:
                 self.passed_over.setdefault(module, []).append(test)
 
     def pass_over_others(self, item: pytest.Item) -> None:
-        """The item alone was collected: entries of other tests of its module stay."""
+        """Protect the entries of other tests of the item's module, of which only the item was collected."""
         module = module_of(item)
         others = self.judge.tests_with_entries(module) - {test_of(item)}
         self.passed_over[module] = sorted(others)
@@ -100,7 +100,7 @@ class GateWorker:
             self.begun += 1
             self.progress.begin(f"test {self.begun} of {self.cases}")
         if self.in_xdist:
-            # A usage error raised while a worker collects would end the worker without a word.
+            # a usage error during a worker's collection would end the worker without a message
             try:
                 check_marker(item, self.settings.metrics, self.settings.target_files)
             except pytest.UsageError as error:
@@ -127,7 +127,7 @@ class GateWorker:
                     pytrace=False,
                 )
             return
-        judge = self.judge  # first: what is imported next is a part of it
+        judge = self.judge  # first, as this imports the modules used below
         from gpuperf_engine.errors import EngineError
 
         from ..authoring.progress import step
@@ -162,7 +162,7 @@ class GateWorker:
         report = yield
         xfail = getattr(report, "wasxfail", None) if item.stash.get(_UNEXCUSED, False) else None
         if call.when == "call" and xfail is not None:
-            # xfail is about the test's own assertions, which held.
+            # xfail concerns the test's own assertions, which passed
             report.outcome = "failed"
             delattr(report, "wasxfail")
             said = f"xfail ({xfail})" if xfail else "xfail"
@@ -199,8 +199,8 @@ def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:
 
 
 def _narrowed(config: pytest.Config) -> set[str] | None:
-    """Modules of which node ids on the command line or ``--lf`` may leave tests out *while* collecting, where no count
-    can notice; ``None`` for all."""
+    """Return the modules of which node ids on the command line or ``--lf`` may drop tests *during* collection, where no count
+    detects it; ``None`` for all."""
     from pathlib import Path
 
     if getattr(config.option, "lf", False) or getattr(config.option, "last_failed", False):

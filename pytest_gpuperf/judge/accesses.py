@@ -1,4 +1,4 @@
-"""Memory accesses in words: what each instruction moves per request, and the worst of them.
+"""Text about memory accesses: sectors and wavefronts per request of each instruction, and the worst instructions.
 
 Of plain data, as in JSON: a report is judged and shown again without the kernels.
 """
@@ -28,7 +28,7 @@ _FIGURES = (
 
 
 def access_rows(sites: Iterable[SiteProfile], shown: Callable[[str], str] = str) -> list[Access]:
-    """What a report keeps of the memory instructions that were executed, by line; ``shown`` is how it writes a place in the source."""
+    """Return a report's rows of the executed memory instructions, by line; ``shown`` formats a source line."""
     rows = (
         {
             **{name: getattr(site, name) for name in _FIGURES},
@@ -43,7 +43,7 @@ def access_rows(sites: Iterable[SiteProfile], shown: Callable[[str], str] = str)
 
 
 def per_request(row: Access) -> str:
-    """``4 sectors``, ``2 wavefronts``: what a request moves on average."""
+    """``4 sectors``, ``2 wavefronts``: the mean cost of a request."""
     ratios = [
         (row["sectors"], row["global_requests"], "sectors"),
         (row["wavefronts"], row["shared_requests"], "wavefronts"),
@@ -57,7 +57,7 @@ def per_request(row: Access) -> str:
 
 
 def remark(row: Access) -> str:
-    """``32 sectors/request, ideal 4``: why an instruction costs more than what it asks for; empty if it does not."""
+    """``32 sectors/request, ideal 4``: the excess of an instruction over the ideal; empty if there is none."""
     remarks = []
     requests = row["global_requests"]
     if _SECTOR_BYTES * row["sectors"] > row["global_bytes"]:
@@ -75,7 +75,7 @@ def remark(row: Access) -> str:
 
 
 def access_table(rows: Iterable[Access], path: str) -> list[tuple[str, ...]]:
-    """The instructions that cost most beyond what they ask for, with a head; empty if there are none."""
+    """Return the instructions with the largest excess over the ideal, with a header; empty if there are none."""
     worst = sorted((row for row in rows if remark(row)), key=lambda row: (-_excess(row), row["line"]))
     if not worst:
         return []
@@ -88,7 +88,7 @@ def access_table(rows: Iterable[Access], path: str) -> list[tuple[str, ...]]:
 
 
 def footprint_table(objects: Sequence[ObjectFootprint]) -> list[tuple[str, ...]]:
-    """What a launch touched of each object, with a head; empty if nothing."""
+    """Return the accessed parts of each object in a launch, with a header; empty if there are none."""
     rows = [
         (
             item.object,
@@ -108,7 +108,7 @@ def _mean(amount: float, requests: int) -> str:
 
 
 def _excess(row: Access) -> float:
-    """Sectors, wavefronts and serializations beyond the fewest that would do; all of local memory."""
+    """Sectors, wavefronts and serializations beyond the minimum; all of local memory."""
     sectors = max(0.0, row["sectors"] - row["global_bytes"] / _SECTOR_BYTES)
     return float(
         sectors + row["conflicts"] + row["local_sectors"] + max(0, row["serializations"] - row["requests"])

@@ -1,4 +1,4 @@
-"""Which line was which: the lines of a kernel before and after an edit, paired by their text."""
+"""Alignment of the lines of a kernel before and after an edit, by their text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Change", "differences"]
 T = TypeVar("T")
 
 _PAIRS = 40_000
-"""Pairs that are weighed against each other in one gap; in larger ones the order alone decides."""
+"""Most pairs of a gap that is aligned by resemblance; larger gaps are aligned by order."""
 
 _POPULAR = 4_000
-"""Lines from which a text that many of them share is not a landmark: comparing all with all would take seconds."""
+"""Number of lines from which a frequent text is not used as an anchor: comparing all with all would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def _joined(groups: Sequence[Group]) -> list[Group]:
 
 
 def _pairs_of_groups(old: list[Group], new: list[Group]) -> list[tuple[Group | None, Group | None]]:
-    """By what is sure first: same text and same instructions, then same text, then what is alike in between, then text that moved."""
+    """Pair groups, the surest first: same text and same instructions, then same text, then similar ones between these, then moved
+    text."""
     partner: dict[int, int] = {}
 
     def anchor(key: Callable[[Group], Hashable | None]) -> None:
@@ -120,7 +121,7 @@ def _pairs_of_lines(old: Sequence[Line], new: Sequence[Line]) -> list[tuple[Line
 
 
 def _gaps(partner: dict[int, int], old: int, new: int) -> Iterator[tuple[int, int, int, int]]:
-    """The stretches between paired items where both sides have some left."""
+    """Yield the ranges between paired items in which both sides have unpaired ones."""
     low = first = 0
     for here, there in [*sorted(partner.items()), (old, new)]:
         if here > low and there > first:
@@ -129,7 +130,7 @@ def _gaps(partner: dict[int, int], old: int, new: int) -> Iterator[tuple[int, in
 
 
 def _blocks(left: Sequence[object], right: Sequence[object]) -> list[tuple[int, int, int]]:
-    """Matching stretches in the same order: common ends at once, what is between by ``difflib``."""
+    """Return matching ranges in the same order: common ends directly, the middle by ``difflib``."""
     size = min(len(left), len(right))
     head = next((i for i in range(size) if left[i] != right[i]), size)
     tail = next((i for i in range(size - head) if left[-1 - i] != right[-1 - i]), size - head)
@@ -142,7 +143,7 @@ def _blocks(left: Sequence[object], right: Sequence[object]) -> list[tuple[int, 
 
 
 def _alike(old: Sequence[T], new: Sequence[T], resemblance: Callable[[T, T], float]) -> list[tuple[int, int]]:
-    """Pairs in order whose resemblance is greatest in sum (Needleman and Wunsch, without a price for gaps)."""
+    """Return pairs in order with the largest sum of resemblances (Needleman and Wunsch, without a gap penalty)."""
     if len(old) * len(new) > _PAIRS:
         return [(i, i) for i in range(min(len(old), len(new)))]
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]

@@ -1,7 +1,7 @@
-"""Why a number moved: which lines of the PTX and of the source cost more than they did.
+"""Attribution of a changed metric to lines of the PTX and of the source.
 
-Every metric that is made up of what single lines cost is attributed by these lines' own numbers, before and after. A baseline that
-holds no lines says only which opcodes were added: then the line is a guess, and is called one.
+A metric that is a sum over lines is attributed by the numbers of these lines, before and after. A baseline without lines shows only
+which opcodes were added: then the line is a guess, and the text says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Measure = Callable[[Change], int]
 
 _SENTENCES = 3
 _MUCH = 0.5
-"""Lines that grew at least so much, as a part of the one that grew most, are named with it."""
+"""Least growth of a line that is listed, as a part of the largest growth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Attribution:
 
     @property
     def changes(self) -> list[Change] | None:
-        """What became of each line; ``None`` if the baseline holds no lines."""
+        """The change of each line; ``None`` if the baseline has no lines."""
         if not self._read:
             self._read = True
             was = decode(self.old["lines"]) if self.old is not None and "lines" in self.old else None
@@ -86,7 +86,8 @@ class Attribution:
     # Metrics
 
     def lines_of(self, metric: str) -> Place | None:
-        """The lines that made a metric move the way it moved; ``None`` for one that has no lines, or none of them moved."""
+        """Return the lines that changed a metric in the direction of its change; ``None`` for a metric without lines, or if none
+        changed."""
         for measure in self._measures(metric) if self.changes is not None else ():
             total = sum(measure(change) for change in self.changes or ())
             if total:
@@ -94,7 +95,7 @@ class Attribution:
         return None
 
     def _measures(self, metric: str) -> tuple[Measure, ...]:
-        """What of a line counts for a metric, best first; nothing for a metric without lines."""
+        """Return the counts of a line that contribute to a metric, best first; none for a metric without lines."""
         row = self.metrics.find(metric)
         if row is None:
             return ()
@@ -223,13 +224,13 @@ def _count(name: str) -> Measure:
 
 
 def _weight(rows: Sequence[tuple[int, Change]]) -> tuple[int, int]:
-    """How much a group moved on balance, then how much its single lines did."""
+    """Return the net growth of a group, then the largest growth of a line; zeros if the group did not grow."""
     balance = sum(amount for amount, _ in rows)
     return (balance, max((amount for amount, _ in rows), default=0)) if balance > 0 else (0, 0)
 
 
 def _run(rows: Sequence[tuple[int, Change]]) -> Sequence[tuple[int, Change]]:
-    """The line that moved most, with its neighbours that moved about as much."""
+    """Return the line with the largest change, with neighbours of similar change."""
     top = max(range(len(rows)), key=lambda index: (rows[index][0], -index))
     enough = _MUCH * rows[top][0]
     low = high = top
@@ -249,7 +250,7 @@ def _sentence(name: str, delta: float, lines: Place | None) -> str:
 
 
 def _there(lines: Place) -> str:
-    """Where it moved, for the end of a sentence."""
+    """Format the position of a change, for the end of a sentence."""
     if not lines.line:
         return f", {lines.gone}" if lines.gone else ""
     return f"{', most of them' if lines.others else ''} at {lines}"

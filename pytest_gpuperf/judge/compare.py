@@ -1,4 +1,4 @@
-"""Measured against baseline, metric by metric."""
+"""Compares a measured case with the baseline, metric by metric."""
 
 from __future__ import annotations
 
@@ -177,7 +177,8 @@ def _opcodes(
     policy: Mapping[str, str],
     unexplained: bool,
 ) -> Row:
-    """What was executed, spelled out: other scopes, cache operators, vector widths count as much where all totals are equal."""
+    """Compare the executed opcodes with their suffixes: scopes, cache operators and vector widths may differ while all totals are
+    equal."""
     if old is None:
         return _row(_OPCODES, "", None, len(new["counts"].get("opcodes", ())), "", "new", policy)
     moved = moved_opcodes(new, old)
@@ -230,7 +231,7 @@ def _findings(
 
 
 def _judged(findings: Iterable[str], other: Entry) -> tuple[list[str], list[str]]:
-    """The findings that what is compared with the case could have had, and those of plugins that were not there."""
+    """Return the findings that the other entry could have had, and those of plugins that were not installed for it."""
     parts: tuple[list[str], list[str]] = ([], [])
     for identity in findings:
         plugin, dot, _ = identity.partition(" ")[0].partition(".")
@@ -239,8 +240,8 @@ def _judged(findings: Iterable[str], other: Entry) -> tuple[list[str], list[str]
 
 
 def _renamed(gone: list[str], added: list[str]) -> list[tuple[str, str]]:
-    """Pairs of findings that differ in where the object comes from: the same rule at the same call, where the line that allocates was
-    edited. Findings of that line itself are never the same."""
+    """Pair findings that differ only in the source of the object: the same rule at the same call, where the allocating line was
+    edited. Findings about that line itself are never paired."""
     waiting: dict[tuple[str, str], list[str]] = {}
     for identity in gone:
         waiting.setdefault(_rule_and_call(identity), []).append(identity)
@@ -254,7 +255,7 @@ def _renamed(gone: list[str], added: list[str]) -> list[tuple[str, str]]:
 
 
 def _rule_and_call(identity: str) -> tuple[str, str]:
-    """What ``Finding.of_case`` has besides the object."""
+    """Return the parts of ``Finding.of_case`` without the object."""
     rule, _, rest = identity.partition(" | ")
     return rule, rest.partition(" | ")[2]
 

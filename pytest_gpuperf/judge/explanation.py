@@ -16,9 +16,9 @@ _NAMED = ("data", "atomic", "parameter")
 
 
 def because(causes: Sequence[Cause]) -> str:
-    """``data of offsets and %tid.x, against parameter n``: what can part lanes, then what else decides.
+    """``data of offsets and %tid.x, against parameter n``: causes of divergence, then the other operands of the condition.
 
-    Where nothing can part lanes, that which decides for all of them; ``constants`` where that is not even a parameter.
+    Without a cause of divergence, only the operands; ``constants`` if these have no parameter.
     """
     parting = [_cause(cause) for cause in causes if cause["varies"]]
     others = [_cause(cause) for cause in causes if not cause["varies"] and cause["kind"] in _NAMED]
@@ -46,7 +46,7 @@ def place(path: str, row: Mapping[str, object]) -> str:
 
 
 def divergence(explanation: Explanation | None, path: str, line: int = 0) -> str:
-    """One line on the branch at a ``line`` of PTX, or else on the one that diverges most; empty if none does, or none is known."""
+    """Describe the branch at a ``line`` of PTX, or else the most divergent one, in one line; empty if none diverges or is known."""
     if explanation is None or not explanation["branches"]:
         return ""
     branches = [row for row in explanation["branches"] if row["line"] == line] or explanation["branches"]
@@ -55,7 +55,7 @@ def divergence(explanation: Explanation | None, path: str, line: int = 0) -> str
 
 
 def marks(explanation: Explanation, path: str) -> dict[str, list[str]]:
-    """What to write at lines of the PTX, by ``file:line``: trip counts at the first line of a loop, causes at branches."""
+    """Return annotations for lines of the PTX, by ``file:line``: trip counts at the first line of a loop, causes at branches."""
     by_line: dict[str, list[str]] = {}
     for loop in explanation["loops"]:
         mean = "" if loop["mean"] is None else f", {loop['mean']:.4g} per entry"

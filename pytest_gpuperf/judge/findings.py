@@ -1,4 +1,4 @@
-"""What a gate makes of the findings of a kernel: which fail, what they would save, which are accepted."""
+"""Findings of a kernel in the gate: which fail, what they would save, which are accepted."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def weigh(
     rules: FindingRules,
     notes: bool = True,
 ) -> list[Weighed]:
-    """The findings of a kernel, what fails first, then what wastes most. Those whose rule is ``off`` are left out. What notes would
-    save is predicted if somebody gets to read it (``notes``)."""
+    """Return the findings of a kernel, failing ones first, then by descending waste, without those whose rule is ``off``. ``notes``:
+    predict the savings of notes too, as a report shows them."""
     weighed = []
     for finding in findings:
         severity = _severity(finding, rules)
@@ -59,7 +59,7 @@ def _rank(item: Weighed) -> tuple[bool, float, int, str]:
 
 
 def unused_accepts(findings: Sequence[Finding], case: CaseSettings) -> list[str]:
-    """What the test accepts and was not found."""
+    """Return accepted findings of the test that do not occur."""
     return [
         key
         for key in case.accept

@@ -20,8 +20,8 @@ __all__ = ["flow_of"]
 
 
 def flow_of(programs: Iterable[Program], rootdir: Path) -> Flow:
-    """The graph of everything that was done on the device, and by each process of a program. Paths are those below the rootdir; calls
-    from elsewhere are left out."""
+    """Return the graph of all events on the device, and of each process of a program. Paths are relative to the rootdir; calls from
+    outside it are dropped."""
     flow: Flow = {"vertices": [], "edges": []}
     for program in programs:
         graph = _moved(engine.flow_graph(program), len(flow["vertices"]))
@@ -39,7 +39,7 @@ def flow_of(programs: Iterable[Program], rootdir: Path) -> Flow:
 
 
 def _moved(graph: FlowGraph, first: int) -> FlowGraph:
-    """The graph with its vertices numbered from ``first`` on."""
+    """Return the graph with its vertices numbered from ``first``."""
     if not first:
         return graph
     return replace(

@@ -1,4 +1,4 @@
-"""Tests as baselines name them."""
+"""Names of tests in baselines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_of(item: pytest.Item) -> str:
 
 
 def why_inputs_vary(item: pytest.Item) -> str:
-    """Why the test does other work in each run and how to make it repeatable, in a sentence; empty if nothing says so."""
+    """Return why the test's work varies between runs and how to make it repeatable, in a sentence; empty if there is no sign of it."""
     if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
         return (
             "Hypothesis draws other inputs each time: gate a test with fixed inputs, or decorate this one with "

@@ -1,7 +1,7 @@
-"""Judging one test: measure its kernels, compare with the baseline, say what moved.
+"""Judges one test: measures its kernels, compares with the baseline, and explains changes.
 
-Runs where the test ran (in an xdist worker too), reads baselines, writes nothing; what it finds is plain JSON and rides on
-the test report.
+Runs in the process of the test (also an xdist worker), reads baselines, and writes no files; its results are plain JSON, which the
+test report carries.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 __all__ = ["UNEXCUSED", "Judge", "failing"]
 
 UNEXCUSED = ("error", "over-limit", "regressed")
-"""Verdicts that fail a test marked ``xfail`` too; what has no baseline yet, or a better one, does not."""
+"""Verdicts that fail a test marked ``xfail`` too; new and improved cases do not."""
 
 
 class Judge:
-    """Judges tests one by one; keeps the baselines it has read."""
+    """Judges tests one by one; caches baselines."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -118,7 +118,7 @@ class Judge:
         return records
 
     def _models(self, old: Entry | None) -> Callable[[str], str]:
-        """What predicts the time of a case on a target: the model of its baseline, unless that is written anew."""
+        """Return a function from target to time model of a case: that of its baseline, unless the run rewrites the baseline."""
         model = model_of(self.settings.time_model, self.settings.judge)
         known = {} if self.settings.update else models_of(old, model)
         return lambda target: known.get(target, model)
@@ -211,11 +211,11 @@ class Judge:
         return judged
 
     def _is_explained(self, entry: Entry, old: Entry | None) -> bool:
-        """Whether the record says why the numbers are as they are: for a report, and where branches differ from the baseline's."""
+        """Whether the record has explanations: for a report, and if branches differ from the baseline's."""
         return self.settings.report_dir is not None or (old or entry)["branches"] != entry["branches"]
 
     def _verdict_settings(self) -> dict[str, str]:
-        """The settings that a comparison with the baseline goes by."""
+        """The settings of a comparison with the baseline."""
         return {
             "on_improvement": self.settings.on_improvement,
             "on_unmodelled": self.settings.on_unmodelled,
@@ -224,7 +224,7 @@ class Judge:
         }
 
     def _policy(self, rules: CaseSettings, measured: Measured, unexplained: bool) -> Policy:
-        """What a report needs to judge the case anew."""
+        """Return the settings with which a report can judge the case again."""
         policy: Policy = {
             "limits": dict(rules.limits),
             "tolerances": [[list(pair) for pair in source] for source in rules.tolerances],
@@ -241,13 +241,13 @@ class Judge:
         return policy
 
     def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:
-        """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""
+        """Return the base folders of relative paths in ``.file``: those of the PTX and the test, and the rootdir."""
         rootdir = self.settings.rootdir
         return SourcePaths([(rootdir / case.source.path).parent, item.path.parent, rootdir], rootdir)
 
 
 def _remarks(measured: Measured, detail: Detail) -> list[str]:
-    """Of the launches, and of targets without machine code."""
+    """Return remarks on the launches, and on targets without machine code."""
     return [
         *measured.total.remarks,
         *(
@@ -259,8 +259,7 @@ def _remarks(measured: Measured, detail: Detail) -> list[str]:
 
 
 def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:
-    """Raises ``EngineError`` for a limit of a predicted time that no kernel of the test is predicted for: it would hold by
-    saying nothing."""
+    """Raises ``EngineError`` for a limit of a predicted time on a target without predictions, which could never fail."""
     unsaid: dict[str, bool] = {}
     for case in cases:
         declared = {*case.settings.targets, *case.settings.skipped_targets}
@@ -277,8 +276,8 @@ def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:
 
 
 def _assigned(cases: list[CaseRecord], gpuperf: Gpuperf, patterns: Sequence[Pattern]) -> list[list[Finding]]:
-    """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
-    allocations, copies and memsets belong to the first case. Of PTX variants each has a program in which it alone ran."""
+    """Return the findings of the test's program by case: a finding about a launch belongs to the launch's case; findings about
+    allocations, copies and memsets belong to the first case. Each PTX variant has a program in which only that variant ran."""
     result: list[list[Finding]] = [[] for _ in cases]
     for program in gpuperf._observed:
         _assign(result, cases, program, patterns)
@@ -302,8 +301,8 @@ def _assign(
     observed: ObservedProgram,
     patterns: Sequence[Pattern],
 ) -> None:
-    """Adds the findings of a program that the test ran to those of its cases; those of launches that are no cases are left out. What
-    several processes show counts once."""
+    """Adds the findings of a program that the test ran to those of its cases, without those of launches that are no cases. A
+    finding of several processes counts once."""
     from gpuperf_engine.patterns.program import more
 
     from .._engine import engine
@@ -322,7 +321,7 @@ def _assign(
 
 
 def _programs(gpuperf: Gpuperf) -> list[Program]:
-    """What the test did on its device, and what programs did that it ran."""
+    """Return the program of the test on its device, and the programs that it ran."""
     own = [gpuperf.device.program] if gpuperf._device is not None or not gpuperf._observed else []
     return [*own, *(item.program for item in gpuperf._observed)]
 
@@ -330,7 +329,7 @@ def _programs(gpuperf: Gpuperf) -> list[Program]:
 def _findings(
     cases: list[CaseRecord], present: list[int], gpuperf: Gpuperf, patterns: Sequence[Pattern]
 ) -> Iterator[tuple[int, Finding]]:
-    """(case, finding) of the program with the launches of these cases alone."""
+    """Return (case, finding) of the program with only the launches of these cases."""
     from .._engine import engine
 
     if not present:
@@ -344,7 +343,7 @@ def _findings(
 
 
 def _owner(cases: list[CaseRecord], finding: Finding) -> int:
-    """The case of the launch that a finding is about, else the first."""
+    """Return the case of the finding's launch, else the first."""
     steps = set(finding.steps) if finding.kernel else set()
     for index, case in enumerate(cases):
         if any(launch.event.number in steps for launch in case.launches):
@@ -353,12 +352,12 @@ def _owner(cases: list[CaseRecord], finding: Finding) -> int:
 
 
 def failing(records: Iterable[Case], settings: Settings) -> list[Case]:
-    """The records that fail their test: when updating, only those with something that no update may accept."""
+    """Return the records that fail their test; in an update, only those with a failure that no update may accept."""
     return [record for record in records if any(_fails(row, settings) for row in _rows(record, settings))]
 
 
 def _rows(record: Case, settings: Settings) -> list[Mapping[str, object]]:
-    # A baseline that cannot be read is the session's matter when updating: it may write the file anew.
+    # in an update the session handles unreadable baselines, as it may rewrite the file
     broken = [{"verdict": "unreadable", "fails": True}] if record["error"] else []
     return [*record["rows"], *broken]
 

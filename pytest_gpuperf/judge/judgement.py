@@ -1,6 +1,6 @@
-"""What a comparison adds to the record of a case: rows, verdict, where and why.
+"""The results of a comparison in the record of a case: rows, verdict, position and reasons.
 
-The same for a test that has just run and for a report that is judged again.
+Tests that have just run and reports that are judged again share this code.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def judgement(
 def _position(
     rows: list[Row], verdict: str, places: Mapping[str, Place | None], attribution: Attribution
 ) -> Place | None:
-    """Where to look first: where the metric moved that leads the message, else another one that fails, else any; else the hottest."""
+    """Return the first line to inspect: of the leading metric's change, else of another failing one, else of any; else the hottest."""
     first = leading(rows, verdict)
     order = [first, *(row for row in rows if row["fails"]), *rows] if rows else []
     located = (lines for row in order if (lines := places.get(row["metric"])) is not None and lines.line)
@@ -107,7 +107,7 @@ def _said(lines: Place | None, path: str) -> str:
 
 
 def _look_at(places: Iterable[Place | None], detail: Detail) -> list[PlaceRow]:
-    """Lines of the project's source to point at, best first: those of the places, and of the calls by which they were inlined."""
+    """Return lines of the project's source to annotate, best first: those of the places, and of the calls that inlined them."""
     known = set(detail.get("files", ()))
     lines: dict[tuple[str, int], None] = {}
     for moved in places:

@@ -1,8 +1,8 @@
-"""What each line of a kernel costs, as reports know it and as a baseline keeps it.
+"""The cost of each line of a kernel, in reports and baselines.
 
-A baseline is compared with a kernel that was edited and compiled anew: line numbers, registers, labels and the order of instructions
-may all have moved. So it holds no numbers of lines but their text: one entry per line of the source (per basic block where the PTX
-names no source), each with what its PTX lines cost and two characters per PTX line, by which these are found again:
+A baseline is compared with a kernel that was edited and compiled again: line numbers, registers, labels and the order of
+instructions may all differ. So it has the text of lines instead of their numbers: one entry per line of the source (per basic block
+if the PTX names no source), each with the costs of its PTX lines and two characters per PTX line, by which these are identified:
 
     saxpy.cu: y[i] = a * x[i] + y[i]; | threads=65536*7 global_load_sectors=8192@2,4 | sQk2a9*2.…
 
@@ -29,11 +29,11 @@ from ..core.records import Access, Detail
 __all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "named_line", "opcodes_of"]
 
 PTX = "PTX"
-"""What an entry is called whose instructions come from no line of a source."""
+"""Name of entries whose instructions come from no source line."""
 
 _TEXT = 64
 _MOST = 200_000
-"""Lines of PTX that a baseline may speak of: a damaged one must not fill the memory."""
+"""Most lines of PTX in a baseline, so that a damaged one cannot exhaust memory."""
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _INTO = " ← "
@@ -70,20 +70,20 @@ class Line:
 
 @dataclass(slots=True)
 class Group:
-    """The lines of PTX, in order, that come from one line of the source (and one call, where it was inlined), ``where``; of the
-    instructions without source those of one basic block of ``function``."""
+    """The lines of PTX, in order, that come from ``where``: one line of the source (and one call, if inlined); without source, the
+    lines of one basic block of ``function``."""
 
     where: str
     lines: list[Line] = field(default_factory=list)
 
     @property
     def named(self) -> bool:
-        """Whether ``where`` holds text of the source, be it that of a call alone."""
+        """Whether ``where`` has text of the source, at least that of a call."""
         return ": " in self.where
 
     @property
     def text(self) -> str:
-        """The text of the source without names of files: what a renamed file keeps."""
+        """The text of the source without names of files, which does not change when a file is renamed."""
         return _INTO.join(part.partition(": ")[2] for part in self.where.split(_INTO))
 
     @property
@@ -165,7 +165,7 @@ def _functions(text: Mapping[int, str]) -> dict[int, tuple[int, str]]:
 
 
 def _measured(detail: Detail, text: Mapping[int, str], metrics: Table) -> Iterator[Line]:
-    """The lines that ran, with all that is known of them."""
+    """Yield the executed lines with their counts."""
     memory: dict[int, dict[str, int]] = {}
     for access in detail.get("accesses", ()):
         counts = memory.setdefault(access["line"], {})
@@ -183,7 +183,7 @@ def _measured(detail: Detail, text: Mapping[int, str], metrics: Table) -> Iterat
 
 
 def _of_access(row: Access, metrics: Table) -> Iterator[tuple[str, int]]:
-    """What a memory instruction adds to which metric, and one more count that baselines keep."""
+    """Yield a memory instruction's contributions by metric, and one more count that baselines have."""
     for metric in metrics.counted:
         if metric.access is not None:
             yield metric.count, metric.access(row)
@@ -202,8 +202,8 @@ def _statement(number: int, text: Mapping[int, str]) -> str:
 
 @lru_cache(maxsize=65536)
 def _token(statement: str) -> tuple[str, tuple[str, ...], bool]:
-    """Two characters for the instructions of a line, one for the opcodes and one for the operands without names; the opcodes; and
-    whether one is a branch that is counted."""
+    """Return two characters for the instructions of a line, one for the opcodes and one for the operands without names; the
+    opcodes; and whether one is a counted branch."""
     opcodes, operands, branch = [], [], False
     for part in _COMMENT.sub(" ", statement).split(";"):
         part = part.strip().lstrip("{} \t\n")
@@ -234,7 +234,7 @@ def opcodes_of(line: str) -> tuple[str, ...]:
     return _token(line)[1]
 
 
-# As a baseline keeps it
+# In baselines
 
 
 def encode(groups: Iterable[Group]) -> list[str]:
@@ -287,7 +287,7 @@ def _code(lines: Sequence[Line]) -> str:
 
 
 def decode(entries: Iterable[str]) -> list[Group] | None:
-    """The groups that ``encode`` wrote; ``None`` if the text is not of it."""
+    """Return the groups of an ``encode`` result; ``None`` for other text."""
     groups, most = [], _MOST
     try:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""The text that a case is shown with: its PTX, the source it came from, and what each line of both cost."""
+"""The listing of a case: its PTX, the source, and the cost of each line of both."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Listing:
 
     @classmethod
     def of_report(cls, path: str, listing: ListingRow | None) -> Listing:
-        """The listing of that name as a report holds it; an empty one if it does not."""
+        """Return the listing from a report; an empty one if the report does not have it."""
         if listing is None:
             return cls(path, {}, {})
         return cls(path, {line: text for line, text in listing["lines"]}, listing["source"])
 
     def to_dict(self) -> ListingRow:
-        """As a report holds it."""
+        """Convert to the form in reports."""
         return {
             "id": self.key,
             "path": self.path,
@@ -61,8 +61,7 @@ class Listing:
 def add_lines(
     measured: Measured, kernel: Kernel, source: PtxSource, paths: SourcePaths, metrics: Table = TABLE
 ) -> Listing:
-    """Adds to what was measured of a kernel what each of its lines cost: to ``detail`` where they come from, to ``entry`` what a
-    baseline keeps of them."""
+    """Adds the cost of each line of a kernel to its measurement: source lines to ``detail``, the baseline's lines to ``entry``."""
     text = _text(kernel, source)
     places, inlined = _source_lines(kernel, paths)
     calls = (position for chain in inlined.values() for position in chain[1:])
@@ -99,7 +98,7 @@ def _source_lines(kernel: Kernel, paths: SourcePaths) -> tuple[dict[int, str], d
     for function in program_of(kernel).functions:
         for instruction in function.instructions:
             at, line = instruction.location, instruction.span.line
-            # Line 0 stands for code of the compiler's own.
+            # line 0 marks code that the compiler generated
             if at is None or at.line <= 0 or line in places:
                 continue
             places[line] = paths.place(str(at))

@@ -1,4 +1,4 @@
-"""Where machine code decides instead of the counts of PTX."""
+"""Verdicts by machine code instead of the counts of PTX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.verdict import SAME_CODE
 __all__ = ["decided", "not_judged", "other_assembler", "with_residue"]
 
 _CERTAIN = 0.01
-"""The most that the counts of PTX may leave open of machine code that decides."""
+"""Largest uncertainty (as a part) of machine code counts that decide."""
 
 _MISSING = "that takes ptxas and nvdisasm (pip install 'pytest-gpuperf[nvcc]')"
 
@@ -33,7 +33,7 @@ def not_judged(target: str, new: Entry, old: Entry, judge: str, uncounted: str =
 
 
 def other_assembler(target: str, new: Entry, old: Entry) -> str:
-    """What differs in how the machine code was made; empty if nothing does."""
+    """Return how the assemblers of both entries differ; empty if they do not."""
     was, now = _code(old, target), _code(new, target)
     if was is None or now is None:
         return ""
@@ -42,7 +42,7 @@ def other_assembler(target: str, new: Entry, old: Entry) -> str:
 
 
 def with_residue(metric: Metric, target: str, new: Entry, old: Entry) -> Metric:
-    """The metric as it holds where the counts of PTX leave something of the machine code open: a model, as far off as that."""
+    """Return the metric as a model with the uncertainty of the machine code counts, if the counts of PTX do not determine them."""
     codes = [code for code in (_code(new, target), _code(old, target)) if code is not None]
     residue = max((code.get("residue", 0.0) for code in codes), default=0.0)
     return replace(metric, kind="modelled", tolerance=f"{100 * residue:.4g}%") if residue else metric

@@ -1,4 +1,4 @@
-"""Which source lines execute more machine code, or less, than in another report of the same kernel."""
+"""Source lines whose executed machine code differs from another report of the same kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.records import Case, ListingRow
 __all__ = ["moved_machine_lines"]
 
 _MOST = 5
-"""Lines that are named."""
+"""Most listed lines."""
 
 
 def moved_machine_lines(

@@ -1,4 +1,4 @@
-"""From launches to the numbers of one case: the very record that a baseline stores."""
+"""Computes the record of one case from its launches, as a baseline stores it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["Measured", "finding_row", "measure", "measure_targets"]
 
 _EXPLAINED = 100
-"""Loops and branches that a report explains, per case."""
+"""Most loops and branches explained in a report, per case."""
 
 _LISTED = 5_000
-"""Machine instructions that a report holds, per case."""
+"""Most machine instructions in a report, per case."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Measured:
     total: Profile
 
     def explanation(self, paths: SourcePaths) -> Explanation:
-        """Why the numbers are as they are, as reports hold it: the most important loops, branches and lines."""
+        """Return the explanation for reports: the most important loops, branches and lines."""
         explained: dict[str, Any] = engine.explain(self.total).to_dict()
         for rows in (explained["loops"], explained["branches"]):
             del rows[_EXPLAINED:]
@@ -228,7 +228,7 @@ def _machine_code(
 
 
 def _instruction(item: MachineInstruction) -> list[object]:
-    """As ``ShownMachineCode`` says."""
+    """Return the row of an instruction in ``ShownMachineCode``."""
     counts = [item.ptx_line, item.warps, item.threads]
     return [
         item.address,
@@ -241,7 +241,7 @@ def _instruction(item: MachineInstruction) -> list[object]:
 
 
 def finding_row(item: Weighed, rootdir: Path) -> FindingRow:
-    """As reports have it, with paths below the rootdir."""
+    """Return the row of a finding for reports, with paths relative to the rootdir."""
     finding = item.finding
     row: FindingRow = {
         "identity": storable(finding.of_case),
@@ -269,7 +269,7 @@ def finding_row(item: Weighed, rootdir: Path) -> FindingRow:
 
 
 def _shown(text: str, finding: Finding, rootdir: Path) -> str:
-    """What a finding says, with the place in the host program as reports write it."""
+    """Return the text of a finding, with the line of the host program as reports write it."""
     at = str(finding.evidence.get("written_at", ""))
     path, colon, line = at.rpartition(":")
     path = path if colon else at

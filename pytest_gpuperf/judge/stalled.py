@@ -1,8 +1,7 @@
-"""Which lines warps of a simulated launch wait for, as a baseline keeps it, and whose stalls grew.
+"""Stalls of a simulated launch by causing line, in baselines, and lines whose stalls grew.
 
-A baseline is compared with a kernel that was edited: so it holds the text of a line, not its number. Amounts are parts of the
-predicted
-time in µs: what a line's stalls are of all clocks of the warps.
+A baseline is compared with a kernel that was edited, so it has the text of a line, not its number. Amounts are parts of the predicted
+time in µs: a line's stalls as a part of all clocks of the warps.
 
     10.9 long_scoreboard | saxpy.cu: y[i] = a * x[i] + y[i];
 """
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["add_stalled_lines", "grown_stalls", "stalled_code", "stalled_rows"]
 
 _MOST, _LEAST = 12, 0.01
-"""Rows that are kept at most, and the least part of the time that one is."""
+"""Most rows in a baseline, and the least part of the time of a row."""
 _NAMED, _MUCH = 2, 0.1
-"""Lines that are named at most, and the least part of what the time grew by that a line's stalls must have grown by."""
+"""Most listed lines, and the least growth of a line's stalls, as a part of the growth of the time."""
 _OF_PTX = "ptx:"
 _STORED = re.compile(r"(\d[\d.e+-]*) (\w+) \| (.*)", re.DOTALL)
 
@@ -125,7 +124,7 @@ def grown_stalls(new: Entry, old: Entry | None, detail: Detail, rows: Iterable[R
 
 
 def _read(stored: Sequence[str]) -> dict[tuple[str, str], float]:
-    """What a baseline holds; nothing of what cannot be read."""
+    """Parse the rows of a baseline; skip unreadable ones."""
     found = {}
     for match in filter(None, map(_STORED.fullmatch, stored)):
         try:

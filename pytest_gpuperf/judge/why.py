@@ -1,4 +1,4 @@
-"""Why a predicted time is as long as it is, in words: stalls by line, and what would shorten it. Of plain data, as in JSON."""
+"""Text that explains a predicted time: stalls by line, and advice. Works on plain data, as in JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["advice_rows", "advice_text", "stall_rows", "stall_text", "why_lines"]
 
 _MOST = 8
-"""Stalls listed at most."""
+"""Most listed stalls."""
 
 _LEAST = 0.01
-"""Part of all stall cycles below which a stall is not listed."""
+"""Least part of all stall cycles of a listed stall."""
 
 
 def stall_rows(stalls: Iterable[Stall], shown: Callable[[str], str] = str) -> list[StallRow]:

@@ -1,8 +1,8 @@
-"""Arguments that Numba gives to a launch, as the bytes of the parameter buffer.
+"""Packs arguments of Numba's launches into the parameter buffer.
 
-Numba's launcher makes a list of numbers of its arguments: of an array meminfo, parent, items, bytes of an item, address, shape
-and strides. ``cuda.core`` takes the bytes of each number for one parameter, as ``cuLaunchKernel`` does: integers have eight bytes,
-of which a parameter takes as many as it has.
+Numba's launcher flattens its arguments to a list of numbers: of an array meminfo, parent, items, bytes of an item, address, shape
+and strides. ``cuda.core`` passes the bytes of each number as one parameter, as ``cuLaunchKernel`` does: integers have eight bytes,
+which are truncated to the parameter's size.
 """
 
 from __future__ import annotations

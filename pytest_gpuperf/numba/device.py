@@ -29,7 +29,7 @@ class NumbaDevice(ProgramDevice):
     """Memory and launches by address. ``lines``: kernels are compiled with their lines, also where the program does not ask."""
 
     lines = False
-    #: the names of the arrays that the kernel takes which Numba is about to launch, in order
+    #: names of the array arguments of the kernel that Numba launches next, in order
     array_names: Sequence[str] = ()
 
     def attribute(self, number: int) -> int:
@@ -39,7 +39,7 @@ class NumbaDevice(ProgramDevice):
         return attribute_of(self, number)
 
     def load(self, ptx: str) -> Module:
-        """A module with its variables; in messages it goes by its first kernel. Raises ``EngineError``."""
+        """Load a module with its variables; messages name it by its first kernel. Raises ``EngineError``."""
         entry = _ENTRY.search(ptx)
         module = engine.parse(ptx, path=f"{stable_name(entry[1]) if entry else 'numba'}.ptx")
         self.device.load(module)
@@ -82,7 +82,7 @@ class NumbaDevice(ProgramDevice):
         return argument if self.device.array_at(argument) is not None else 0
 
     def _contents(self, argument: object) -> object:
-        """For an address what lies there, for others the value: addresses differ from one run to the next."""
+        """Return the memory at an address, or the value of another argument, as addresses differ between runs."""
         address = self._array_address(argument)
         held = self.device.array_at(address) if address else None
         if held is None:

@@ -1,8 +1,8 @@
 """Numba's driver with the engine in place of CUDA's. Imports Numba.
 
-Numba compiles and links as ever (libNVVM, NVRTC, nvJitLink) but for the last step: what would be linked to machine code is linked to
-one module of PTX. What it calls of CUDA is done here, in the places where it does: functions of ``cuda.bindings.driver``, the
-device, streams and launches of ``cuda.core``, and the views of arrays, whose like in ``cuda.core`` need a driver.
+Numba compiles and links as usual (libNVVM, NVRTC, nvJitLink) except for the last step, which links to one module of PTX instead of
+machine code. This module replaces the parts of CUDA that Numba calls: functions of ``cuda.bindings.driver``, the device, streams and
+launches of ``cuda.core``, and views of arrays, as those of ``cuda.core`` need a driver.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LaunchFailed(numba_driver.CudaAPIError, CUDAError, KernelError):  # type: 
 
 
 def failed(error: EngineError) -> LaunchFailed:
-    """The error that Numba has for one of the engine."""
+    """Return Numba's error for an error of the engine."""
     name = result_of(error)
     return LaunchFailed(
         name, f"Call to cuLaunchKernelEx results in {name.name}: {described(int(name))[1]}\n{error}"
@@ -55,13 +55,13 @@ def failed(error: EngineError) -> LaunchFailed:
 
 
 class CoreDevice:
-    """What stands for ``cuda.core.Device``."""
+    """Replaces ``cuda.core.Device``."""
 
     def __init__(self, device: NumbaDevice, number: int = 0) -> None:
         self.device_id = number
         self.compute_capability = Capability(*device.machine.compute_capability)
         self.name = device.machine.name
-        # a name of 128 bits that is the same in every process
+        # a UUID that is the same in every process
         self.uuid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"gpuperf-{device.machine.id}"))
         self.context = SimpleNamespace(handle=binding.CUcontext(1), _handle=binding.CUcontext(1))
 
@@ -71,7 +71,7 @@ class CoreDevice:
 
 
 class CoreStream:
-    """What stands for ``cuda.core.Stream``."""
+    """Replaces ``cuda.core.Stream``."""
 
     def __init__(self, handle: SupportsInt) -> None:
         self.handle = handle if isinstance(handle, binding.CUstream) else binding.CUstream(int(handle))
@@ -94,7 +94,7 @@ class CoreStream:
 
 
 class LoadedKernel:
-    """What stands for ``cuda.core.Kernel``."""
+    """Replaces ``cuda.core.Kernel``."""
 
     def __init__(self, functions: Functions, kernel: Kernel) -> None:
         number = functions.number()
@@ -117,10 +117,10 @@ class LoadedKernel:
 
 
 class LoadedImage:
-    """What stands for a ``cuda.core.ObjectCode`` that was loaded."""
+    """Replaces a loaded ``cuda.core.ObjectCode``."""
 
     def __init__(self, functions: Functions, image: ObjectCode) -> None:
-        # pytest shows the arguments of a call, and the repr of an ``ObjectCode`` asks the driver, for minutes
+        # pytest prints the arguments of a frame, and ``repr`` of an ``ObjectCode`` queries the driver, which takes minutes
         __tracebackhide__ = True
         self._functions = functions
         self.code = image.code
@@ -141,7 +141,7 @@ class LoadedImage:
 
 
 class View(devicearray._StridedMemoryViewShim):  # type: ignore[misc]
-    """A view of device memory that keeps what it is a view of."""
+    """A view of device memory that keeps its array alive."""
 
     def __init__(self, owner: object, address: int, array: NDArray[np.generic]) -> None:
         shape, strides = tuple(array.shape), tuple(array.strides)
@@ -176,7 +176,7 @@ def _view(
         return _view(from_cuda_array_interface(described_as, owner=obj))
     array = np.asanyarray(obj)
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        # what is copied back is as many bytes in a row
+        # the copy back transfers contiguous bytes
         raise ValueError(
             "a host array that is not contiguous cannot be copied to the device: np.ascontiguousarray"
         )
@@ -242,7 +242,7 @@ def activate(device: NumbaDevice) -> Functions:
         _keep_lines()
     if device.device.recorder is not None:
         _keep_names(device)
-    # what Numba keeps on disk must not be taken for machine code, nor the other way round
+    # PTX in Numba's disk cache must not be loaded as machine code, nor vice versa
     magic = codegen.JITCUDACodegen.magic_tuple
     codegen.JITCUDACodegen.magic_tuple = lambda self: (*magic(self), "gpuperf")
     driver = numba_driver.driver
@@ -258,7 +258,7 @@ def _configuration(
     cluster: Sequence[int] | None = None,
     **options: bool,
 ) -> SimpleNamespace:
-    """What stands for ``cuda.core.LaunchConfig``."""
+    """Replaces ``cuda.core.LaunchConfig``."""
     cooperative = options.get("is_cooperative", options.get("cooperative_launch", False))
     return SimpleNamespace(
         grid=_three(grid),
@@ -276,7 +276,7 @@ def _three(shape: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 def _keep_names(device: NumbaDevice) -> None:
-    """Tell the device what the arrays are called that each launch is given."""
+    """Pass the names of each launch's array arguments to the device."""
     launch = dispatcher._Kernel.launch
 
     def with_names(self: dispatcher._Kernel, *arguments: object, **options: object) -> None:

@@ -1,7 +1,7 @@
 """The functions of CUDA's driver that Numba calls (``cuda.bindings.driver``), on a device of the engine.
 
-Each returns a tuple as those of ``cuda.bindings`` do: the result's code, then what it gives. Everything is in order and done when
-a call returns, so streams and events are numbers.
+Each returns a tuple as those of ``cuda.bindings`` do: the result's code, then the values. Calls execute in order and synchronously, so
+streams and events are only numbers.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Functions:
         self._registered: dict[int, DeviceArray | None] = {}
 
     def number(self) -> int:
-        """A handle that there has not been."""
+        """Return a new handle."""
         return next(self._numbers)
 
     def install(self, module: ModuleType) -> None:
-        """Put the functions into ``cuda.bindings.driver``; those that are not here say that they are not supported."""
+        """Install the functions in ``cuda.bindings.driver``; its other functions return that they are not supported."""
         for name in dir(module):
             if name.startswith("cu") and name[2:3].isupper() and callable(getattr(module, name)):
                 setattr(module, name, self._wrapped(name))
@@ -282,5 +282,5 @@ def result_of(error: EngineError) -> binding.CUresult:
     if "bytes of device memory are left" in error.message:
         return results.CUDA_ERROR_OUT_OF_MEMORY
     code = code_of(error, running=not isinstance(error, LaunchError))
-    # the runtime alone has a code for configurations that are none
+    # only the runtime has a code for invalid configurations
     return results.CUDA_ERROR_INVALID_VALUE if code == _INVALID_CONFIGURATION else results(code)

@@ -1,7 +1,7 @@
 """Kernels of functions of ``@cuda.jit``, without a driver. Imports Numba.
 
-numba-cuda compiles them, as for a launch on a GPU of the architecture, and its own launcher makes the numbers that a kernel takes of
-the arguments: here with arrays of the engine's device in the place of addresses.
+numba-cuda compiles them, as for a launch on a GPU of the architecture, and its own launcher converts the arguments to the numbers that
+the kernel takes, with arrays of the engine's device instead of addresses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _replaced(*replacements: tuple[object, str, object]) -> Iterator[None]:
 
 @contextmanager
 def _compiling_for(capability: tuple[int, int], shared: bool) -> Iterator[None]:
-    """Numba takes the architecture from its device: there is one that has nothing else."""
+    """Provide a device with only a compute capability, as Numba takes the architecture from its device."""
     device = SimpleNamespace(compute_capability=capability, id=0)
     context = SimpleNamespace(device=device)
     target = (*capability, "a" if capability >= (9, 0) and not shared else "")
@@ -113,7 +113,7 @@ def compile_kernel(
             image = kernel._codelibrary.get_cubin()
         except EngineError:
             raise
-        except Exception as error:  # whatever Numba, libNVVM and NVRTC raise
+        except Exception as error:  # Numba, libNVVM and NVRTC raise many types
             text = str(error).strip() or type(error).__name__
             raise EngineError(
                 f"{function.__name__}({', '.join(map(str, kinds))}) does not compile for {arch}",
@@ -124,7 +124,7 @@ def compile_kernel(
 
 
 class _Unpacker:
-    """As much of Numba's kernel as unpacks arguments."""
+    """The part of Numba's kernel that unpacks arguments."""
 
     _prepare_args = dispatcher._Kernel._prepare_args
 
@@ -138,7 +138,7 @@ def unpack(
     arguments: Sequence[object],
     move: Move,
 ) -> tuple[list[object], list[Callable[[], None]]]:
-    """What the kernel takes of the arguments: arrays of the device and the bytes of numbers; and what is to be called afterwards."""
+    """Return the kernel's arguments (arrays of the device and the bytes of numbers), and functions to call after the launch."""
     names = list(inspect.signature(function.py_func).parameters)
     unpacker = _Unpacker(function.targetoptions.get("extensions") or [])
     taken: list[object] = []

@@ -1,4 +1,4 @@
-"""What Numba links: PTX, and of ``libcudadevrt`` the barrier over the grid."""
+"""Links PTX for Numba, with the grid barrier of ``libcudadevrt``."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ $together:
     ret;
 }
 """
-"""What ``libcudadevrt`` has for ``this_grid().sync()``: the CTAs of a cooperative launch wait until all have arrived. The highest bit
-of the counter changes with the last of them: the first CTA adds 2^31 - (CTAs - 1), each other 1."""
+"""The function of ``libcudadevrt`` for ``this_grid().sync()``: the CTAs of a cooperative launch wait until all have arrived. The
+top bit of the counter changes with the last of them: the first CTA adds 2^31 - (CTAs - 1), each other 1."""
 
 
 def link(texts: Sequence[str]) -> str:
-    """One module of several, with the barrier over the grid where they call it. Raises ``PtxError``."""
+    """Link several modules to one, with the grid barrier if they call it. Raises ``PtxError``."""
     texts = [text.strip("\0") for text in texts]
     called = any("cudaCGSynchronize" in text or "cudaCGGetIntrinsicHandle" in text for text in texts)
     if called and not any("gpuperf_grid_arrived" in text for text in texts):  # it may have been linked before

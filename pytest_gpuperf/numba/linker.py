@@ -14,12 +14,12 @@ __all__ = ["EngineLinker", "compiler", "texts_of"]
 
 
 def compiler() -> str:
-    """What makes kernels, with its version."""
+    """Return the name of the compiler, with its version."""
     return f"numba-cuda {numba_cuda.__version__}"
 
 
 def texts_of(image: ObjectCode) -> list[str]:
-    """The PTX that an object has, as a text each."""
+    """Return the PTX texts of an object."""
     code = image.code
     if isinstance(code, str):  # a path
         with open(code, "rb") as stream:
@@ -28,7 +28,7 @@ def texts_of(image: ObjectCode) -> list[str]:
     if image.code_type == "ptx":
         return [raw.decode()]
     name = getattr(image, "name", "") or image.code_type
-    if "cudadevrt" in name:  # link() has what Numba takes of it
+    if "cudadevrt" in name:  # link() adds the function that Numba uses of it
         return []
     images = read_images(raw, name)
     found = [one.text for one in images if one.kind == "PTX"]
@@ -41,7 +41,7 @@ def texts_of(image: ObjectCode) -> list[str]:
 
 
 class EngineLinker(numba_driver._Linker):  # type: ignore[misc]
-    """Numba's linker, to PTX: code that is optimised when it is linked (LTO) by nvJitLink, the rest put together."""
+    """Numba's linker, to PTX: nvJitLink links code with link-time optimisation (LTO), ``link`` the rest."""
 
     def complete(self) -> ObjectCode:
         lto = [code for code in self._object_codes if code.code_type == "ltoir"]

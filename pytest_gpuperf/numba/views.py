@@ -1,4 +1,4 @@
-"""Arguments of the host as arrays of the device, as Numba's launcher looks at them."""
+"""Views of host arguments on the device, for Numba's launcher."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Move = Callable[["NDArray[np.generic]", str, bool], DeviceArray]
 
 
 class StandIn:
-    """What Numba's launcher asks of a view of memory; ``ptr`` is a device array in the place of an address.
+    """The interface of a memory view that Numba's launcher uses; ``ptr`` is a device array instead of an address.
 
-    Arrays keep their strides: of those that are not contiguous the device has all bytes from the first to the last element.
+    Arrays keep their strides: the device array of a non-contiguous one has all bytes from the first to the last element.
     """
 
     def __init__(self, obj: Any, name: str, move: Move, copy: bool) -> None:
@@ -47,7 +47,7 @@ class StandIn:
         self._layout = SimpleNamespace(strides_in_bytes=tuple(strides))
 
     def write_back(self) -> None:
-        """Give the host what the kernel left in the array."""
+        """Copy the array back to the host."""
         if self._write is not None:
             self._write()
 

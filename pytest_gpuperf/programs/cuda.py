@@ -1,4 +1,4 @@
-"""CUDA's libraries in this process, ours: for tests that call CUDA through CuPy, the driver API or extension modules."""
+"""Our CUDA libraries in this process, for tests that call CUDA through CuPy, the driver API or extension modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaDevice", "forgive", "switch_on"]
 
-#: an error of the kernel before must not fail the tests that follow
+#: clears the error of a kernel, so that it does not fail later tests
 forgive = boot.forgive
 
 
@@ -36,8 +36,8 @@ def switch_on(
     telling: bool = False,
     **options: Unpack[DeviceOptions],
 ) -> None:
-    """Have what this process loads from now on find a GPU; ``telling``: what launches are noted for goes to stderr; ``options``: of
-    the engine's device. It is switched on once: later calls do nothing. Raises ``EngineError`` where the libraries cannot be built."""
+    """Let libraries that this process loads from now on find a GPU; ``telling``: print notes on launches to stderr; ``options``: of
+    the engine's device. Later calls have no effect. Raises ``EngineError`` if the libraries cannot be built."""
     global _device
     if _device is not None:
         return
@@ -48,13 +48,13 @@ def switch_on(
     boot.begin(_device.state)
     libraries = (*LIBRARIES, UNVERSIONED, PRELOAD)
     loaded = [ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in libraries]
-    # modules that were imported before, as pytest does with CuPy for a filter of its warnings
+    # for modules that are already imported; pytest imports CuPy for a warnings filter
     loaded[-1].gpuperf_register_again()
 
 
 class CudaDevice(ProgramDevice):
-    """The device that CUDA's functions are of. What lies in memory is not taken for an input: of a pool's blocks most is what was
-    there before."""
+    """The device of CUDA's functions. Contents of memory do not count as inputs, as most bytes of a pool's blocks are left from
+    earlier uses."""
 
     inputs_known = False
 
@@ -76,6 +76,6 @@ class CudaDevice(ProgramDevice):
         return self.run(kernel, grid, block, parameters, self._scalars(parameters), **shape)
 
     def _scalars(self, parameters: bytes) -> list[str]:
-        """The words that are no addresses, which differ from one run to the next."""
+        """Return the words that are not addresses, as addresses differ between runs."""
         words = [parameters[at : at + 8] for at in range(0, len(parameters), 8)]
         return [word.hex() for word in words if self.device.array_at(int.from_bytes(word, "little")) is None]

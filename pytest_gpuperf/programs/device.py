@@ -1,4 +1,4 @@
-"""The device that programs see: one of the engine, with the properties of a machine."""
+"""The device of programs: one of the engine, with the properties of a machine."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 DEFAULT_MACHINE = "h100-sxm"
-"""Where none is declared."""
+"""The machine if none is declared."""
 MOST_EVENTS = 10_000
-"""Steps of a test that values are observed of."""
+"""Most steps of a test with observed values."""
 BETWEEN = ("triton", "torch", "numba", "cupy", "cupyx", "cupy_backends", "cuda", "contextlib")
-"""Packages between a program and its device."""
+"""Packages whose frames are between a program and its device."""
 UNNAMED = ("array", "a tensor", "a device array", "an array of the host")
-"""What arrays are called before a kernel is given them."""
+"""Default names of arrays, before a kernel takes them as arguments."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Observer:
 
 
 _observer: Observer | None = None
-#: memory is mapped at its addresses once in a process: all that programs use is one device
+#: a process maps memory at its addresses only once, so all programs share one device
 _shared: Device | None = None
 
 
 def observe(observer: Observer | None) -> None:
-    """Have the launches of all programs of this process observed, or no longer."""
+    """Set or remove the observer of launches of all programs in this process."""
     global _observer
     _observer = observer
 
@@ -81,7 +81,7 @@ def shared_device() -> Device | None:
 
 
 class _Demand(TypedDict, total=False):
-    """Options of a launch that say what it must tell."""
+    """Options of a launch for the requested results."""
 
     demand: str
     keep: bool
@@ -117,8 +117,8 @@ class ProgramDevice:
 
     @contextmanager
     def trying_out(self, *, results: bool = True) -> Iterator[None]:
-        """Launches within choose among kernels: they are no launches of the program, and are not observed. Without ``results`` they
-        store nothing, and only what their time depends on runs."""
+        """Context of launches that an autotuner times: they do not count as launches of the program, and are not observed. Without
+        ``results`` they store nothing, and only computations that determine their time run."""
         outer = self._trying, self._demand
         self._trying, self._demand = True, {} if results else {"demand": "addresses", "keep": False}
         try:
@@ -176,7 +176,7 @@ class ProgramDevice:
         return profile
 
     def _name_arrays(self, named: Mapping[int, str], moved: Mapping[int, tuple[int, int]]) -> None:
-        """Arrays without a name of their own have that of the first argument that they are."""
+        """Name unnamed arrays after their first argument."""
         for given, name in named.items():
             address = _address(given, moved)
             array = self.device.array_at(address)
@@ -185,7 +185,7 @@ class ProgramDevice:
 
 
 def _moved(parameters: bytes, moved: Mapping[int, tuple[int, int]]) -> bytes:
-    """A parameter buffer with the addresses that its pointers have now."""
+    """Return a parameter buffer with the present addresses of its pointers."""
     words = (parameters[at : at + 8] for at in range(0, len(parameters), 8))
     return b"".join(
         _address(int.from_bytes(word, "little"), moved).to_bytes(8, "little") if len(word) == 8 else word
@@ -194,7 +194,7 @@ def _moved(parameters: bytes, moved: Mapping[int, tuple[int, int]]) -> bytes:
 
 
 def _address(address: int, moved: Mapping[int, tuple[int, int]]) -> int:
-    """Where what was at an address is now."""
+    """Map an address to its present one."""
     for start, (size, new) in moved.items():
         if start <= address < start + size:
             return new + address - start
@@ -202,7 +202,7 @@ def _address(address: int, moved: Mapping[int, tuple[int, int]]) -> int:
 
 
 def _mapped(options: DeviceOptions) -> Device:
-    """The mapped device of this process."""
+    """Return the mapped device of this process."""
     global _shared
     if _shared is None:
         values = "values" in options.get("observe", ())
@@ -220,6 +220,6 @@ def _mapped(options: DeviceOptions) -> Device:
 
 
 def _print(text: str) -> None:
-    # looked up at each launch: pytest puts another stream there for each phase
+    # read ``sys.stdout`` at each launch: pytest replaces it for each phase
     sys.stdout.write(text)
     sys.stdout.flush()

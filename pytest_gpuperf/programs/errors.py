@@ -1,4 +1,4 @@
-"""Errors of kernels as CUDA has them: the words of the driver, then what the engine found."""
+"""Errors of kernels in CUDA's form: the driver's text, then the engine's message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS = (
 
 
 def as_cuda(error: EngineError) -> KernelError:
-    """The error with CUDA's words for it in front."""
+    """Return the error with CUDA's text as prefix."""
     if isinstance(error, TrapError):
         asserted = "assert" in error.message.lower()
         words = "device-side assert triggered" if asserted else "an illegal instruction was encountered"

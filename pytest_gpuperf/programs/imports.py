@@ -1,4 +1,4 @@
-"""Acting when a module has been imported."""
+"""Callbacks after the import of a module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def after_import(name: str, act: Callable[[], None]) -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, once, as others find it, and acts when it has been imported."""
+    """Finds one module, once, through the other finders, and calls ``act`` after its import."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.name, self.act = name, act
@@ -32,7 +32,7 @@ class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        # a module that is looked for is not always imported: torch asks whether there is Triton
+        # a search does not always import the module: torch searches for Triton to test for its presence
         if name != self.name or self._asks_others:
             return None
         self._asks_others = True
@@ -46,7 +46,7 @@ class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def __getattr__(self, name: str) -> Any:
-        # who only looks for the module may ask its loader for more (source, resources)
+        # a search without import may use other attributes of the loader (source, resources)
         return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:

@@ -1,4 +1,4 @@
-"""Processes of Python that find the GPU from their start on: those of ``gpuperf run --triton``, and those that tests start."""
+"""Python processes with an active driver from their start: those of ``gpuperf run --triton``, and those that tests start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
 def handed_down(kinds: Iterable[str], machine: str, search: Sequence[str]) -> dict[str, str]:
-    """Variables of the environment of a process in which these are to be switched on where Python starts."""
+    """Return environment variables of a process in which these drivers are activated when Python starts."""
     path = os.environ.get("PYTHONPATH", "")
     others = [folder for folder in path.split(os.pathsep) if folder and folder != SITE]
     return {

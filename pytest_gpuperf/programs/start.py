@@ -1,6 +1,6 @@
-"""How programs of CUDA are started: with our libraries, in an environment that says what they find.
+"""The environment of CUDA programs: our libraries, and variables that describe the machine.
 
-``gpuperf run`` loads this in a process of its own, so it imports nothing that runs kernels.
+``gpuperf run`` only starts a process, so this module imports nothing that runs kernels.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "objects": ("memory", "values"),
     "accesses": ("memory", "values", "accesses"),
 }
-"""What is observed of a program, by the name of the choice."""
-#: where compilers and CMake look for the driver, of which a toolkit need not have a stub
+"""Observed properties of a program, by the name of the choice."""
+#: search paths of compilers and CMake for the driver, as a toolkit may have no stub of it
 _LINKING = ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH")
 
 
@@ -86,15 +86,15 @@ def environment(
 
 
 def variables() -> dict[str, str]:
-    """Of the environment, for libraries that keep what they compile; those that are set stay."""
+    """Return environment variables for libraries with a compilation cache; existing values stay."""
     folder = cache.folder()
-    # what NVRTC gives here is PTX, which must not be taken for machine code where there is a GPU, nor the other way round
+    # the cached result of our NVRTC is PTX, which must not be loaded as machine code on a GPU, nor vice versa
     wanted = {} if folder is None else {"CUPY_CACHE_DIR": str(folder / "cupy")}
     return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 def _joined(separator: str, first: str, others: str | None) -> str:
-    """One that is there already, which a test has been given, stays there once."""
+    """Prepend a path; one that is present already, as in a test's environment, is not repeated."""
     rest = [part for part in (others or "").split(separator) if part and part != first]
     return separator.join([first, *rest])
 

@@ -1,4 +1,4 @@
-"""What the report draws: where things stand in a picture, in pixels and percent."""
+"""Charts of the report: positions and lengths, in pixels and percent."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def target_bars(name: str, record: Case) -> dict[str, object]:
 
 
 def _machine_code(entry: TargetEntry, shown: ShownTarget) -> str:
-    """What assembled the kernel, the pipes that execute most of it, and what is not certain; empty without machine code."""
+    """Return the assembler of the kernel, its busiest pipes, and the uncertainty of the counts; empty without machine code."""
     if "machine_code" not in entry or "machine_code" not in shown:
         return shown.get("no_machine_code", "")
     code, more = entry["machine_code"], shown["machine_code"]

@@ -52,8 +52,8 @@ class Run:
         return [{"module": plan.module, "reason": plan.not_judged} for plan in self.plans if plan.not_judged]
 
     def notes(self) -> list[str]:
-        """What of the baselines is not used, and how kernels were analysed, where that is worth saying: no property of theirs, so
-        beside their records."""
+        """Notes on unused parts of baselines, and on the analysis of kernels; they are no properties of cases, so the document has
+        them apart from the records."""
         remarks = (f"{record['id']}: {remark}" for record in self.records for remark in record["remarks"])
         return [
             *dict.fromkeys(

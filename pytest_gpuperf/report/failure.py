@@ -1,4 +1,4 @@
-"""What stands before the traceback of a failed test: races in its kernels are a likely reason."""
+"""Text before the traceback of a failed test: races in its kernels, a likely reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Value flow graphs as text, DOT and SVG, from what a report's JSON has of them."""
+"""Value flow graphs as text, DOT and SVG, from a report's JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["flow_dot", "flow_graph_of", "flow_svg", "flow_text"]
 _REDUNDANT = 1 / 3
 #: pixels of the edge with the most bytes, and how much thinner one with half as many is
 _WIDEST, _STEP = 5.0, 0.4
-#: findings that a box has room for, the most severe ones
+#: most findings in a box, the most severe ones
 _FINDINGS = 8
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
@@ -102,8 +102,8 @@ def _label(edge: FlowEdgeRow) -> str:
 
 
 def _drawn(flow: Flow) -> tuple[list[Node], list[Edge]]:
-    """Boxes and arrows. The host is drawn above what it gives and below what it gets; reads and writes of one object between the same
-    calls are one arrow."""
+    """Return boxes and arrows. The host has a box above its outputs and one below its inputs; reads and writes of one object
+    between the same calls are one arrow."""
     joined = {
         end for edge in flow["edges"] for end in (edge["source"], edge["target"]) if edge["kind"] != "sink"
     }

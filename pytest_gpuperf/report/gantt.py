@@ -1,4 +1,4 @@
-"""What the warps of a tile do and wait for over time, as text and as a picture."""
+"""Timeline of the warps of a tile, work and waits, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ROW = 34
 
 
 def gantt_text(timeline: Timeline, width: int = 72) -> list[str]:
-    """A line for each warp: ``A`` and ``B`` loads, ``#`` MATH, ``E`` epilogue, ``.`` waiting. Of what falls into the same column
-    the longest is shown. What lasts beyond the end of the timeline is cut off there."""
+    """A line for each warp: ``A`` and ``B`` loads, ``#`` MATH, ``E`` epilogue, ``.`` waiting. A column shows its longest interval.
+    Intervals are clipped at the end of the timeline."""
     scale = width / timeline.end if timeline.end else 0.0
     lines = []
     for warp in timeline.warps:
@@ -53,7 +53,7 @@ def _columns(item: Interval, scale: float, width: int) -> Iterator[tuple[int, fl
 
 
 def gantt_svg(timeline: Timeline, title: str) -> str:
-    """A row for each warp, a bar for what it does; numbers where one is pointed at."""
+    """A row for each warp, with a bar per interval; tooltips have the numbers."""
     left, across = 70.0, 860.0
     scale = across / timeline.end if timeline.end else 0.0
     below = 40.0 + _ROW * len(timeline.warps)

@@ -56,8 +56,8 @@ def _places(record: Case) -> list[tuple[str, int]]:
 
 
 def _place(record: Case, there: Collection[str], changed: Collection[str]) -> tuple[str, int]:
-    """Where to look: a line that grew in a file that the pull request changes, else one in a source file of the repository, else the
-    launch in the test. PTX that was not touched is nothing that people read."""
+    """Return the line to annotate: one that grew in a file of the pull request, else one in a source file of the repository, else the
+    launch in the test. Unchanged PTX is not annotated, as people do not read it."""
     places = [position for position in _places(record) if position[0] in there]
     sources = [position for position in places if position[0] != record["kernel"]["path"]]
     touched = (position for position in places if position[0] in changed)

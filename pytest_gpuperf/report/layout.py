@@ -1,5 +1,5 @@
-"""Where the boxes, labels and lines of a graph lie: layers from top to bottom, with a place of its own for each label and for each
-line that passes a layer, so that nothing covers anything else."""
+"""Layout of the boxes, labels and lines of a graph: layers from top to bottom, with a slot for each label and for each line that
+crosses a layer, so that nothing overlaps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SWEEPS = 4
 
 @dataclass
 class Box:
-    """A node, or the place of a line in a layer that it passes, with its label if it has one."""
+    """A node, or the slot of a line in a layer that it crosses, with its label if it has one."""
 
     lines: list[str]
     width: float
@@ -32,7 +32,7 @@ class Box:
 
     @property
     def inside(self) -> float:
-        """How far from its left edge lines come to it: a label stands beside its line."""
+        """Distance of lines from the left edge; a label is to the right of its line."""
         return self.width / 2 if self.height else 3.0
 
     @property
@@ -42,8 +42,8 @@ class Box:
 
 @dataclass
 class Route:
-    """The way of an edge: points that it goes through, from the box that it leaves to the one that it comes to, and where its label
-    begins. Those that go ``back`` are made of straight lines beside the graph."""
+    """The route of an edge: its points from the source box to the target box, and the position of its label. ``back`` edges consist of
+    straight lines beside the graph."""
 
     edge: Edge
     points: list[tuple[float, float]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Route:
 
 @dataclass
 class Layout:
-    """All of it, in pixels."""
+    """A complete layout, in pixels."""
 
     boxes: list[Box]
     routes: list[Route]
@@ -61,7 +61,7 @@ class Layout:
 
 
 class _Rows:
-    """Boxes by layer: even layers have nodes, odd ones labels; a line that passes a layer is a box in it."""
+    """Boxes by layer: even layers have nodes, odd ones labels; a line that crosses a layer has a box in it."""
 
     def __init__(self, nodes: Sequence[Node], edges: Sequence[Edge]) -> None:
         self.boxes = []
@@ -72,7 +72,7 @@ class _Rows:
         self.rows: dict[int, list[int]] = defaultdict(list)
         for number, row in enumerate(layer):
             self.rows[2 * row].append(number)
-        #: by edge the boxes on its way, its ends included
+        #: by edge its boxes, including both ends
         self.ways: list[list[int]] = []
         for edge in edges:
             way = [edge.source]
@@ -86,7 +86,7 @@ class _Rows:
         self.row_of = {box: row for row, boxes in self.rows.items() for box in boxes}
 
     def order(self) -> None:
-        """Boxes below and above the middle of what they are joined to, so that lines cross little."""
+        """Order the boxes of each layer by the mean position of their neighbours, to reduce crossings."""
         joined: dict[int, list[int]] = defaultdict(list)
         for way in self.ways:
             for upper, lower in pairwise(way):
@@ -112,8 +112,8 @@ class _Rows:
             self._settle(row, dict.fromkeys(members, 0.0))
 
     def _settle(self, row: int, wanted: dict[int, float]) -> None:
-        """Put the boxes of a row side by side, none further from where it is wanted than the others force it to be."""
-        groups: list[tuple[float, float, list[int]]] = []  # where each begins, its width, its members
+        """Place the boxes of a row without overlap, as close to the wanted positions as possible."""
+        groups: list[tuple[float, float, list[int]]] = []  # start, width, members
         for number in self.rows[row]:
             box = self.boxes[number]
             start, width, members = wanted[number] - box.inside, box.width + _GAP_X, [number]
@@ -130,7 +130,7 @@ class _Rows:
 
 
 def lay_out(nodes: Sequence[Node], edges: Sequence[Edge]) -> Layout:
-    """A place for everything."""
+    """Compute the layout."""
     rows = _Rows(nodes, edges)
     rows.order()
     leaving, coming = (_tracks(edges, rows, end) for end in ("source", "target"))
@@ -154,7 +154,7 @@ def lay_out(nodes: Sequence[Node], edges: Sequence[Edge]) -> Layout:
 
 
 def _tracks(edges: Sequence[Edge], rows: _Rows, end: str) -> dict[int, list[int]]:
-    """By row the edges that go back and have a horizontal line there."""
+    """Return by row the back edges with a horizontal line there."""
     tracks: dict[int, list[int]] = defaultdict(list)
     for number, edge in enumerate(edges):
         if edge.back:
@@ -203,11 +203,11 @@ def _routes(
 
 
 def _ports(rows: _Rows, edges: Sequence[Edge], end: int) -> list[float]:
-    """Where edges leave boxes (0) or come to them (1), side by side in the order of where they go to or come from."""
+    """Return the ports at which edges leave (0) or enter (1) boxes, ordered by the position of the other end."""
     at: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for number, (edge, way) in enumerate(zip(edges, rows.ways)):
         box = (edge.source, edge.target)[end]
-        # what goes back goes to the right
+        # back edges leave to the right
         beyond = float("inf") if edge.back else rows.boxes[way[1] if end == 0 else way[-2]].middle
         at[box].append((beyond, number))
     ports = [0.0] * len(edges)

@@ -1,4 +1,4 @@
-"""The text of a failed test: what moved most, by how much, where, and the command that accepts it."""
+"""The text of a failed test: the largest change, its size and lines, and the command that accepts it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def metric_label(row: Row) -> str:
 
 
 def accepting(record: Case) -> str:
-    """The command that accepts what the test of a record measures."""
+    """Return the command that accepts the measurement of a record's test."""
     policy = record["policy"]
     return update_command(record["nodeid"], policy["targets"], policy.get("programs", ()))
 
 
 def updating(records: Iterable[Case], option: str = "--gpuperf-update") -> str:
-    """The command that measures all that the records are of."""
+    """Return the command that measures the tests of all records."""
     records = [*records]
     commands = {accepting(record) for record in records if is_program(record["module"])}
     if len(commands) == 1:
@@ -51,12 +51,12 @@ def updating(records: Iterable[Case], option: str = "--gpuperf-update") -> str:
 
 
 _TIMES = ("time_us", "occupancy")
-"""Metrics that another model may have predicted than that of the baseline."""
+"""Metrics whose model may differ from the baseline's."""
 _OTHER_VALUES = "(gpuperf_program_values)"
-"""Ends the note about findings where values were observed otherwise."""
+"""End of the note about findings of other value settings."""
 
 _MACHINE_CODE = "machine.warp_instructions"
-"""The metric of machine code that says for all of them why they are not judged."""
+"""The metric whose note explains for all machine code metrics why they are not judged."""
 
 
 def unjudged(records: Iterable[Case]) -> str:
@@ -102,12 +102,12 @@ def unjudged(records: Iterable[Case]) -> str:
 
 
 def same_code(record: Case) -> str:
-    """Why a kernel whose counts of PTX moved does not fail, if the machine code is why."""
+    """Return why a kernel with changed PTX counts does not fail, if its machine code is the reason."""
     return f" ({SAME_CODE})" if any(row["note"] == SAME_CODE for row in record["rows"]) else ""
 
 
 def other_opcodes(records: Iterable[Case], limit: int = 10) -> Iterator[str]:
-    """What the kernels that moved without failing execute in place of what."""
+    """Yield the changed opcodes of kernels that changed without failing."""
     opcodes = [
         f"{SYMBOLS['changed']} {one_line(record['id'], 60)}: opcodes {one_line(row['note'], 200)}"
         for record in records
@@ -120,7 +120,7 @@ def other_opcodes(records: Iterable[Case], limit: int = 10) -> Iterator[str]:
 
 
 def headline(records: Sequence[Case]) -> str:
-    """What moved most, in one line."""
+    """Return the largest change, in one line."""
     record = min(records, key=lambda r: CASE_VERDICTS.index(r["verdict"]))
     kernel, verdict = _named(record), record["verdict"]
     more = f" (and {len(records) - 1} more)" if len(records) > 1 else ""
@@ -213,7 +213,7 @@ def _case(record: Case, verbose: bool) -> list[str]:
 
 
 def _explained(record: Case, rows: Iterable[Row]) -> list[str]:
-    """What new findings say, what they would save, and what to do."""
+    """Return the texts of new findings, with savings and advice."""
     new = {row["note"] for row in rows if row["metric"] == "findings" and row["verdict"] == "regressed"}
     lines = []
     for finding in record["detail"]["findings"]:

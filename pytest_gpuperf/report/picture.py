@@ -35,7 +35,7 @@ _STYLE = (
 
 
 def picture(title: str, width: float, height: float, parts: Iterable[str]) -> str:
-    """The parts as one image with a title, which programs read aloud."""
+    """Return the parts as one image with a title for screen readers."""
     return "\n".join(
         [
             f'<svg xmlns="{SVG_NAMESPACE}" class="plot" width="{width:.0f}" height="{height:.0f}" '
@@ -57,7 +57,7 @@ def words(text: str, x: float, y: float, *, anchor: str = "start", turned: bool 
 
 
 def line(points: Sequence[tuple[float, float]], style: str, title: str = "") -> str:
-    """A line through points; ``title`` is shown where it is pointed at."""
+    """Return a line through points; ``title`` is its tooltip."""
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     return f'<path class="{style}" stroke-width="{1 if style == "grid" else 2}" d="M{path}">{_title(title)}</path>'
 

@@ -13,7 +13,7 @@ _SECONDS = 20
 
 
 class Repository:
-    """What git says of the folder ``rootdir``; without git, or outside of a repository, every file counts as part of it."""
+    """The git repository of the folder ``rootdir``; without git, or outside a repository, every file counts as part of it."""
 
     def __init__(self, rootdir: Path) -> None:
         self.rootdir = rootdir

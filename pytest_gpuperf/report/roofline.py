@@ -18,7 +18,7 @@ _LEFT, _TOP, _ACROSS, _DOWN = 90.0, 50.0, 620.0, 360.0
 _SLOPES = {"DRAM, data sheet": "second dashed", "DRAM, sustained": "second", "L2": "fourth"}
 _POINTS = {"DRAM": "second", "L2": "fourth"}
 _GIGA = 1e3
-"""Work or bytes per µs in 10⁹ a second, the unit of the axes, is this many times as much."""
+"""Divisor from work or bytes per µs to 10⁹ per second, the unit of the axes."""
 
 
 def roofline_svg(roofline: Roofline, title: str) -> str:

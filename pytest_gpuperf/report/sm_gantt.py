@@ -1,4 +1,4 @@
-"""What the warps and units of a simulated SM do in a window of clocks, as a picture."""
+"""Timeline of the warps and units of a simulated SM in a window of clocks, as a picture."""
 
 from __future__ import annotations
 

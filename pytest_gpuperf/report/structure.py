@@ -1,4 +1,4 @@
-"""What differs between two cases apart from the metrics: limiters, origins, kinds of instructions."""
+"""Differences of two cases apart from the metrics: limiters, origins, kinds of instructions."""
 
 from __future__ import annotations
 

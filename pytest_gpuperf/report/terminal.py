@@ -1,4 +1,4 @@
-"""What the terminal shows at the end of a run."""
+"""The terminal summary at the end of a run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _counts(run: Run) -> Iterator[_Line]:
 
 
 def _moved(run: Run, *, added: bool) -> Iterator[_Line]:
-    """What a run without update says; cases that have just been ``added`` are no news."""
+    """Yield the lines of a run without update; ``added``: new cases are stored already and are not listed."""
     failing = sorted(
         (record for record in run.records if record["fails"] and not (added and record["verdict"] == "new")),
         key=lambda record: CASE_VERDICTS.index(record["verdict"]),

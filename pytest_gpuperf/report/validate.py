@@ -1,4 +1,4 @@
-"""Reports read back: never trusted, checked against the published schema first.
+"""Reads reports, which are untrusted: checks them against the published schema first.
 
 Covers the part of JSON Schema that our schemas use; a full validator agrees with it in the tests. The one of ``jsonschema`` takes four
 times as long for a report of 7 MB: 2.8 s, here 0.7 s.

@@ -1,4 +1,4 @@
-"""The document arranged for people: what the templates show, in which order."""
+"""Prepares the document for the templates: content and order of the report."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _flow(record: Case) -> dict[str, str]:
     flow = record["detail"].get("flow")
     if flow is None or len(flow["edges"]) > _DRAWN_EDGES:
         return {}
-    # within HTML the namespace goes without saying
+    # SVG inside HTML needs no namespace
     drawing = flow_svg(flow, record["nodeid"]).replace(f' xmlns="{SVG_NAMESPACE}"', "")
     return {"svg": drawing, "text": flow_text(flow)}
 

@@ -1,4 +1,4 @@
-"""What a source of PTX gives."""
+"""Results of sources of PTX."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def compile_text(
     """The PTX of a text that is in no file, otherwise as ``compile_cuda``; ``options`` as they stand, with folders to include from."""
     compiler = _compiler(wanted)
     number = arch.partition("_")[2]
-    # where a quoted include is looked for first
+    # the compiler searches the file's folder first for a quoted include
     file = Path.cwd() / shown
     includes = [Path(option[2:]) for option in options if option.startswith("-I") and option[2:]]
     read = _dependencies(file, text, includes)

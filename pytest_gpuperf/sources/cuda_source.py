@@ -20,7 +20,7 @@ __all__ = ["DEFAULT_ARCHITECTURE", "SUFFIXES", "CudaSource", "pytest_gpuperf_ptx
 SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_\d+[af]?")
 DEFAULT_ARCHITECTURE = "sm_80"
-"""What is compiled for where no machine is declared."""
+"""The architecture if no machine is declared."""
 
 COMPILERS = ("auto", "nvcc", "nvrtc")
 

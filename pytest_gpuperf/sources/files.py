@@ -27,7 +27,7 @@ _KINDS = (
 
 
 class NoSource(EngineError):
-    """A path to what cannot be a file of PTX or of a source of it."""
+    """A path that cannot be a file of PTX or of a source of it."""
 
 
 def check_regular(path: Path, named: Path | None = None) -> None:
@@ -51,14 +51,14 @@ def read_source(path: Path, errors: str = "replace") -> str:
 
 
 def named_path(source: object) -> Path | None:
-    """The path that the first argument of ``gpuperf.kernel`` is; ``None`` for what is none."""
+    """Return the first argument of ``gpuperf.kernel`` as a path; ``None`` if it is no path."""
     if not isinstance(source, (str, os.PathLike)) or (isinstance(source, str) and "\n" in source):
         return None
     return Path(source)
 
 
 def candidates(path: Path, item: pytest.Item) -> list[Path]:
-    """Where a path may lead to."""
+    """Return the candidate files of a path."""
     return (
         [path]
         if path.is_absolute()
@@ -67,7 +67,7 @@ def candidates(path: Path, item: pytest.Item) -> list[Path]:
 
 
 def find_file(path: Path, item: pytest.Item) -> Path | None:
-    """The file that a path leads to; ``None`` if there is none."""
+    """Return the file of a path; ``None`` if there is none."""
     return next((candidate for candidate in candidates(path, item) if candidate.is_file()), None)
 
 

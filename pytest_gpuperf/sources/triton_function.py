@@ -46,7 +46,7 @@ def _compiled(kernel: Any) -> PtxSource:
 
 
 class TritonFunction(LaunchedFunction):
-    """``function``: what Triton's decorators give."""
+    """``function``: the result of Triton's decorators."""
 
     def __init__(self, function: Any) -> None:
         self.function = function

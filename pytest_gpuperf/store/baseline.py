@@ -1,7 +1,7 @@
 """Baselines: one YAML file per test module, a pure function of the results.
 
-The reader trusts nothing: merge conflicts, duplicate keys, aliases, unknown schemas, wrong types and what must be there and is not are
-errors with file and line, and say what to do. What it does not know inside a case it ignores, and the next update drops it.
+The reader reports merge conflicts, duplicate keys, aliases, unknown schemas, wrong types and missing keys as errors, with file,
+line and the remedy. It ignores unknown keys inside a case, and the next update drops them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OPTIONAL = {
     "analysis", "compiler", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
     "stalls", "model", "values",
 }  # fmt: skip
-"""What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
+"""Keys that a writer omits if they are empty; a file without the other keys was truncated or edited."""
 
 _LAYOUT: Mapping[object, object] = {
     "analysis": "revisions",
@@ -140,7 +140,7 @@ class Baseline:
 
 
 def baseline_path(directory: Path, module: str) -> Path:
-    """Where the baseline of a test module (its path below the rootdir) is."""
+    """Return the baseline file of a test module (its path relative to the rootdir)."""
     return directory / (module.removesuffix(".py") + ".yaml")
 
 
@@ -190,7 +190,7 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
 
 
 def _upgrade(reader: _Reader, top: Mapping[str, object]) -> str:
-    """Which release to use for a file that a newer one wrote, as far as the file says."""
+    """Return the release that reads a file of a newer format, if the file names it."""
     release = reader.text(top.get("release"))
     wanted = f"'pytest-gpuperf>={release}'" if _RELEASE.fullmatch(release) else "--upgrade pytest-gpuperf"
     return f"a newer release may have written it: upgrade, pip install {wanted}"

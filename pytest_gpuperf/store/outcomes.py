@@ -1,4 +1,4 @@
-"""What the controller knows of a run: outcomes, records and completeness, from test reports alone."""
+"""The controller's state of a run: outcomes, records and completeness, from test reports only."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ class Outcomes:
         if report.failed:
             test.outcome, test.reason = "failed", _reason(report)
             judged = payload["records"] if report.when == "call" else []
-            # An xfail test is not to be trusted with a baseline, though its kernel was judged.
+            # an xfail test does not update its baseline, though its kernel was judged
             test.gate_failed = any(record["fails"] for record in judged) and not payload["xfail"]
         elif report.skipped:
             test.outcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
             test.reason = _reason(report)
         elif report.when == "call":
-            # An xfail test that passed unexpectedly is not to be trusted with a baseline either.
+            # an xfail test that passed unexpectedly does not update its baseline either
             test.outcome = "xfailed" if hasattr(report, "wasxfail") else "passed"
         if report.when == "call":
             test.records = [self._without_listing(record) for record in payload["records"]]

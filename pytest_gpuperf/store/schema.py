@@ -70,7 +70,7 @@ def _baseline() -> dict[str, Any]:
 
 
 SCHEMAS = {"baseline-1": _baseline, "report-1": _report}
-"""What makes each published schema."""
+"""Generators of the published schemas."""
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _record(record: Any) -> dict[str, Any]:
 
 
 def _case(shape: Mapping[str, Any]) -> dict[str, Any]:
-    # Open for what other versions know; required is what all have.
+    # allow keys of other versions; require those that all versions have
     return {
         "type": "object",
         "properties": {name: _property(name, kind) for name, kind in shape.items()},

@@ -1,4 +1,4 @@
-"""The baselines as they would be with what was measured; writing them."""
+"""Plans and writes the baselines with the new measurements."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _plan(
         )
     plan = FilePlan(module, directory, root, path_shown, before, before)
     if state.crashed:
-        # Which tests the lost worker had run, and what it would have said, is not known for certain.
+        # the tests and results of a lost worker are unknown
         plan.not_judged = state.incomplete()
         plan.problem = f"{path_shown}: left unchanged, because a worker crashed in {one_line(module)}"
         return plan
@@ -259,7 +259,7 @@ def write_files(plans: Sequence[FilePlan], orphans: Iterable[Path]) -> list[str]
                     remove_leftovers(check_place(plan.directory / name, plan.root))
                 if not plan.differs:
                     continue
-                # First what is there afterwards: should this fail midway, no case is lost.
+                # write the new files first: a failure midway then loses no case
                 for name, data in plan.after.items():
                     write_if_changed(plan.directory / name, data, plan.root)
                 for name in plan.before.keys() - plan.after.keys():

@@ -37,8 +37,8 @@ _SORTED = 1 << 12
 
 
 Values: TypeAlias = NDArray[Any]
-Number: TypeAlias = np.integer[Any] | np.floating[Any]
 """Elements of an object, of any dtype."""
+Number: TypeAlias = np.integer[Any] | np.floating[Any]
 
 
 @dataclass(frozen=True, slots=True)

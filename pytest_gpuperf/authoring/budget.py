@@ -34,6 +34,6 @@ def budget_of(settings: Settings, item: pytest.Item) -> Budget:
     return Budget(instructions=int(float(text)))
 
 
-def over_budget(said: str) -> OverBudget:
+def over_budget(message: str) -> OverBudget:
     """Return the error for a test whose launches exceed the budget."""
-    return OverBudget(said, hint=_HINT)
+    return OverBudget(message, hint=_HINT)

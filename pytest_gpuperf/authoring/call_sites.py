@@ -73,15 +73,15 @@ def with_lines(program: RecordedProgram) -> RecordedProgram:
     for site in (site for path in paths for site in path if site.address):
         files[site.path].add(site.address)
     frames = {
-        (file, address): found
+        (file, address): calls
         for file, addresses in files.items()
-        for address, found in _frames(file, sorted(addresses)).items()
+        for address, calls in _frames(file, sorted(addresses)).items()
     }
     if not frames:
         return program
     known = {path: _path(path, kind, frames) for path, kind in paths.items()}
     texts = _Ordinals(known.values())
-    sites = {path: (texts.named(found[0]), *found[1:]) if found else () for path, found in known.items()}
+    sites = {path: (texts.named(calls[0]), *calls[1:]) if calls else () for path, calls in known.items()}
     return replace(program, events=tuple(replace(event, path=sites[event.path]) for event in program.events))
 
 
@@ -94,12 +94,12 @@ def _path(
     if kind == "launch" and len(path) > 1:
         first, rest = path[0], path[1:]
         start = frames[first.path, first.address][-1].start
-        there = (
+        outer_numbers = (
             number
             for number, site in enumerate(rest)
             if site.path == first.path and frames[site.path, site.address][-1].start == start
         )
-        path = (first, *rest[next(there, len(rest)) + 1 :])
+        path = (first, *rest[next(outer_numbers, len(rest)) + 1 :])
         function = "launch"
     called = [
         CallSite("", frame.path or site.path, frame.line, frame.function, 0 if frame.line else site.address)
@@ -131,10 +131,10 @@ class _Ordinals:
         self._alike: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
         for path in paths:
             if path and path[0].text.startswith("\0"):
-                places = self._alike[self._key(path[0])]
-                place = (path[0].line, path[0].address)
-                if place not in places:
-                    bisect.insort(places, place)
+                positions = self._alike[self._key(path[0])]
+                position = (path[0].line, path[0].address)
+                if position not in positions:
+                    bisect.insort(positions, position)
 
     @staticmethod
     def _key(site: CallSite) -> tuple[str, str, str]:
@@ -144,8 +144,8 @@ class _Ordinals:
         if not site.text.startswith("\0"):
             return site
         ordinal = self._alike[self._key(site)].index((site.line, site.address)) + 1
-        where = site.function or Path(site.path).name
-        return replace(site, text=f"{site.text[1:]} #{ordinal} in {where}", function="")
+        container = site.function or Path(site.path).name
+        return replace(site, text=f"{site.text[1:]} #{ordinal} in {container}", function="")
 
 
 # -- files ----------------------------------------------------------------------------------------------------------------------------
@@ -158,9 +158,9 @@ def _frames(file: str, addresses: list[int]) -> dict[int, tuple[_Frame, ...]]:
     inlined = _lines(file, addresses)
     frames = {}
     for address in addresses:
-        place = bisect.bisect_right(starts, address) - 1
-        start, end, name = symbols[place] if place >= 0 else (0, 0, "")
-        inside = place >= 0 and (address < end or start == end)
+        index = bisect.bisect_right(starts, address) - 1
+        start, end, name = symbols[index] if index >= 0 else (0, 0, "")
+        inside = index >= 0 and (address < end or start == end)
         own = _Frame(_name(name) if inside else "", "", 0, start if inside else address)
         known = inlined.get(address, ())
         frames[address] = tuple(
@@ -185,14 +185,14 @@ def _symbols(file: str) -> list[tuple[int, int, str]]:
         sections = {item.name: item.data for item in read_elf(data, file, wanted).sections}
     except (OSError, ValueError, EngineError):
         return []
-    found: dict[int, tuple[int, int, str]] = {}
+    functions: dict[int, tuple[int, int, str]] = {}
     for table, names in ((".dynsym", ".dynstr"), (".symtab", ".strtab")):
         entries, strings = sections.get(table, b""), bytes(sections.get(names, b""))
         for name, info, _, section, value, size in _SYMBOL.iter_unpack(entries[: len(entries) // 24 * 24]):
             if info & 15 == _FUNCTION and section and name < len(strings):
                 text = strings[name : strings.find(b"\0", name)].decode("utf-8", "replace")
-                found[value] = value, value + size, text
-    return [found[start] for start in sorted(found)]
+                functions[value] = value, value + size, text
+    return [functions[start] for start in sorted(functions)]
 
 
 def _lines(file: str, addresses: list[int]) -> dict[int, list[tuple[str, str, int]]]:
@@ -201,11 +201,11 @@ def _lines(file: str, addresses: list[int]) -> dict[int, list[tuple[str, str, in
     if tool is None:
         return {}
     command = [tool, "-a", "-f", "-i", "-e", file]
-    asked = "\n".join(map(hex, addresses)) + "\n"
+    requests = "\n".join(map(hex, addresses)) + "\n"
     try:
         done = subprocess.run(
             command,
-            input=asked,
+            input=requests,
             capture_output=True,
             text=True,
             errors="replace",
@@ -221,16 +221,16 @@ def _parsed(rows: list[str]) -> Iterator[tuple[int, list[tuple[str, str, int]]]]
     """Parse the output of ``addr2line -a -f -i``: an address, then pairs of a function and its line."""
     number = 0
     while number < len(rows) and rows[number].startswith("0x"):
-        address, found = int(rows[number], 16), []
+        address, frames = int(rows[number], 16), []
         number += 1
         while number + 1 < len(rows) and not rows[number].startswith("0x"):
             match = _LINE.fullmatch(rows[number + 1])
             if match and match[1] != "??" and match[2] != "?" and int(match[2]):
                 function = "" if rows[number] == "??" else _name(rows[number])
-                found.append((function, os.path.normpath(match[1]), int(match[2])))
+                frames.append((function, os.path.normpath(match[1]), int(match[2])))
             number += 2
-        if found:
-            yield address, found
+        if frames:
+            yield address, frames
 
 
 # -- names ----------------------------------------------------------------------------------------------------------------------------
@@ -240,19 +240,19 @@ def named_after_sites(program: RecordedProgram) -> RecordedProgram:
     """Return the program with each unnamed array named after the variable that receives the allocation, or after the call. Arrays with
     one name that exist at once are numbered; an array that replaces a freed one takes its name."""
     events = {event.number: event for event in program.events}
-    turns = _turns(program.events)
-    there: dict[str, list[Allocation]] = {}
+    ordinals = _ordinals(program.events)
+    allocations: dict[str, list[Allocation]] = {}
     renamed: dict[str, str] = {}
     for array in program.arrays:
         allocation = array.allocation
         number = program.origins.get(allocation, -1)
         unnamed = allocation.name.partition("#")[0] in UNNAMED
-        name = (_variable(events.get(number), turns.get(number, 0)) if unnamed else "") or allocation.name
-        alike = there.setdefault(name, [])
-        freed = (place for place, other in enumerate(alike) if program.ends.get(other, number + 1) <= number)
-        place = next(freed, len(alike))
-        alike[place : place + 1] = [allocation]
-        renamed[allocation.name] = name if place == 0 else f"{name}#{place + 1}"
+        name = (_variable(events.get(number), ordinals.get(number, 0)) if unnamed else "") or allocation.name
+        alike = allocations.setdefault(name, [])
+        freed = (index for index, other in enumerate(alike) if program.ends.get(other, number + 1) <= number)
+        index = next(freed, len(alike))
+        alike[index : index + 1] = [allocation]
+        renamed[allocation.name] = name if index == 0 else f"{name}#{index + 1}"
         allocation.name = renamed[allocation.name]
     carried = {
         number: tuple(replace(record, object=renamed.get(record.object, record.object)) for record in records)
@@ -261,19 +261,19 @@ def named_after_sites(program: RecordedProgram) -> RecordedProgram:
     return replace(program, carried=carried)
 
 
-def _turns(events: Iterable[Event]) -> dict[int, int]:
+def _ordinals(events: Iterable[Event]) -> dict[int, int]:
     """Count, for each allocation, the earlier ones of its line."""
-    made: Counter[tuple[str, int]] = Counter()
-    turns = {}
+    counts: Counter[tuple[str, int]] = Counter()
+    ordinals = {}
     for event in events:
         if event.kind == "allocate" and event.path:
             line = event.path[0].path, event.path[0].line
-            turns[event.number] = made[line]
-            made[line] += 1
-    return turns
+            ordinals[event.number] = counts[line]
+            counts[line] += 1
+    return ordinals
 
 
-def _variable(event: Event | None, turn: int) -> str:
+def _variable(event: Event | None, ordinal: int) -> str:
     """Return the variable that receives an allocation, from its line, which may have several allocations; else the text of the
     call."""
     if event is None or not event.path:
@@ -281,11 +281,11 @@ def _variable(event: Event | None, turn: int) -> str:
     text = event.path[0].text
     pointers = _POINTER.findall(text)
     if pointers:
-        variable = str(pointers[turn % len(pointers)])
+        variable = str(pointers[ordinal % len(pointers)])
         return _assigned(event.path, 0, variable) or variable
     if match := _PLAIN.search(text):
         variable = str(next(filter(None, match.groups())))
-        return _given(event.path) or _assigned(event.path, 0, variable) or variable
+        return _caller_argument(event.path) or _assigned(event.path, 0, variable) or variable
     return text if event.path[0].address else ""
 
 
@@ -311,7 +311,7 @@ def _returns(site: CallSite, variable: str) -> bool:
     return False
 
 
-def _given(path: tuple[CallSite, ...]) -> str:
+def _caller_argument(path: tuple[CallSite, ...]) -> str:
     """Return the caller's argument, if the function has the pointer from it: ``reserve(&x, n)`` for ``cudaMalloc(pointer, n)``."""
     called = _CALLED.match(path[0].function)
     if len(path) < 2 or called is None:

@@ -110,10 +110,10 @@ def _program(word: str | os.PathLike[str], item: pytest.Item) -> str:
                 return str(path)
         looked = ", ".join(dict.fromkeys(map(str, folders)))
         raise EngineError(f"no program {name}", hint=f"build it first; looked in {looked}")
-    found = shutil.which(name)
-    if found is None:
+    executable = shutil.which(name)
+    if executable is None:
         raise EngineError(f"no program {name} on the search path", hint="give its path: build/app, ./app")
-    return found
+    return executable
 
 
 def _environment(gpuperf: Gpuperf, machine: str, values: str, folder: str) -> dict[str, str]:
@@ -124,7 +124,7 @@ def _environment(gpuperf: Gpuperf, machine: str, values: str, folder: str) -> di
         search=settings.target_files,
         device={**_device_options(gpuperf), **observing(values)},
         folder=folder,
-        budget=_left(gpuperf),
+        budget=_remaining_budget(gpuperf),
         inputs=settings.enabled and is_machine_code_counted(settings.judge),
     )
 
@@ -155,7 +155,7 @@ def _device_options(gpuperf: Gpuperf) -> dict[str, object]:
     return options
 
 
-def _left(gpuperf: Gpuperf) -> dict[str, object]:
+def _remaining_budget(gpuperf: Gpuperf) -> dict[str, object]:
     """Return the rest of the test's budget."""
     budget = gpuperf._budget
     if budget.instructions is not None:
@@ -189,16 +189,14 @@ def _record(
             if races == "error" and profile.races:
                 raise race_error(profile.kernel, profile.races)
             gpuperf._spend(profile)
-        place = lines[case.site] or site
-        where = f"{Path(case.site.file).name}:{case.site.address:#x}"
-        record = gpuperf._streams.case_of(case.kernel, place, profiles[0], "", rules, where)
+        line = lines[case.site] or site
+        address = f"{Path(case.site.file).name}:{case.site.address:#x}"
+        record = gpuperf._streams.case_of(case.kernel, line, profiles[0], "", rules, address)
         record.inputs_known = False
         record.values = "" if values == OFF else values
         cases.append(record)
         for profile in profiles:
-            record.launches.append(
-                LaunchRecord(profile, _inputs(case, profile), place, _event(gpuperf, case))
-            )
+            record.launches.append(LaunchRecord(profile, _inputs(case, profile), line, _event(gpuperf, case)))
     gpuperf._observed += observed(logged, cases)
 
 

@@ -50,7 +50,7 @@ def make_cases(
     if isinstance(given, Compilation):
         given = given.compile(lowest(machines, settings.target_files))
     elif isinstance(given, Alternatives):
-        given = _taken(given, machines, settings.target_files)
+        given = _selected(given, machines, settings.target_files)
     if isinstance(given, PtxSource):
         return [_case(given, entry, name, declared, settings, site, rules)]
     if not given:
@@ -140,7 +140,7 @@ def _capabilities(machines: Sequence[str], search: Sequence[str]) -> set[tuple[i
     return {load_machine(machine, search).compute_capability for machine in machines}
 
 
-def _taken(
+def _selected(
     given: Alternatives, machines: Sequence[str], search: Sequence[str]
 ) -> PtxSource | dict[str, PtxSource]:
     """Return the PTX that the machines run, one for all or by ``.target``; the highest if no machine is declared."""
@@ -149,14 +149,14 @@ def _taken(
         return given[highest(given)]
     chosen: dict[str, PtxSource] = {}
     for machine in machines:
-        taken = given.for_machine(load_machine(machine, search))
-        if taken is None:
+        source = given.for_machine(load_machine(machine, search))
+        if source is None:
             raise EngineError(
                 f"{path} has no PTX that runs on {machine}, which is declared as a target",
                 details=[f"it has PTX for {', '.join(given)}"],
                 hint="compile it for this machine too, or remove it from the targets",
             )
-        chosen[parse(taken.text, taken.path).target] = taken
+        chosen[parse(source.text, source.path).target] = source
     return chosen if len(chosen) > 1 else next(iter(chosen.values()))
 
 

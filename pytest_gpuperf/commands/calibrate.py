@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         shown = f"{before.value:g}" if before else "–"
         rows.append((number.path, shown, f"{number.value:g}", number.unit, number.note))
     lines = columns(rows, right=(1, 2))
-    kept = len(machine.quantities) - len(calibration.numbers)
-    lines += ["", f"{path}: {len(calibration.numbers)} numbers measured, {kept} kept from {base.id}"]
+    unchanged = len(machine.quantities) - len(calibration.numbers)
+    lines += ["", f"{path}: {len(calibration.numbers)} numbers measured, {unchanged} kept from {base.id}"]
     lines += [f"not measured: {name}: {reason}" for name, reason in calibration.missing.items()]
     if calibration.observed:
         lines += ["", "also measured, but used by no model:"]

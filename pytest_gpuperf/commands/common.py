@@ -84,8 +84,8 @@ def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:
         )
     fitting = names if entry is None else matching(entry, names)
     if len(fitting) != 1:
-        what = f"{len(fitting)} kernels" if fitting else "no kernel"
-        raise UsageError(f"{what} {entry!r} in {path}: {nearest(entry, fitting or names, noun='kernel')}")
+        matches = f"{len(fitting)} kernels" if fitting else "no kernel"
+        raise UsageError(f"{matches} {entry!r} in {path}: {nearest(entry, fitting or names, noun='kernel')}")
     return module[fitting[0]]
 
 
@@ -99,15 +99,15 @@ def _compiled(path: str, entry: str | None, machine: str | None) -> PtxSource:
 
 
 def _of_binary(path: str, entry: str | None, machine: str | None) -> PtxSource:
-    given = ptx_of_binary(Path(path), path, entry)
-    taken = given[highest(given)] if machine is None else given.for_machine(load_machine(machine))
-    if taken is None:
+    variants = ptx_of_binary(Path(path), path, entry)
+    variant = variants[highest(variants)] if machine is None else variants.for_machine(load_machine(machine))
+    if variant is None:
         raise EngineError(
             f"{path} has no PTX that runs on {machine}",
-            details=[f"it has PTX for {', '.join(given)}"],
+            details=[f"it has PTX for {', '.join(variants)}"],
             hint="compile it for this machine too",
         )
-    return taken
+    return variant
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

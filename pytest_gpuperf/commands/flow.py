@@ -67,9 +67,9 @@ def _chosen(known: Mapping[str, Flow], arguments: argparse.Namespace) -> str:
         nodeid for nodeid in known if nodeid.endswith(named)
     ]
     if len(fitting) != 1:
-        what = f"--test {named!r} fits {len(fitting)} tests" if named else f"{len(known)} tests"
+        problem = f"--test {named!r} fits {len(fitting)} tests" if named else f"{len(known)} tests"
         raise UsageError(
-            f"{arguments.report}: {what}; name one with --test ({nearest(named, list(known), noun='test')})"
+            f"{arguments.report}: {problem}; name one with --test ({nearest(named, list(known), noun='test')})"
         )
     return fitting[0]
 

@@ -216,11 +216,11 @@ def _compare(arguments: argparse.Namespace) -> int:
             ]
             rejudged["fails"] = any(row["fails"] for row in rejudged["rows"])
         records.append(rejudged)
-    gone = sorted(set(before) - {(record["module"], stable_id(record["id"])) for record in head["cases"]})
+    removed = sorted(set(before) - {(record["module"], stable_id(record["id"])) for record in head["cases"]})
     document = _with_records({**head, "stale": [], "staleness_not_judged": []}, records)
     code = _concluded(document, arguments.output)
-    if gone:
-        write("".join(f"no longer there: {module}: {key}\n" for module, key in gone), None)
+    if removed:
+        write("".join(f"no longer there: {module}: {key}\n" for module, key in removed), None)
     return code
 
 

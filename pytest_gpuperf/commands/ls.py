@@ -81,8 +81,8 @@ def _table(document: dict[str, object]) -> list[str]:
         )
         for image in images
     ]
-    found = counted(sum(image["kind"] == "PTX" for image in images), "PTX image")
-    return [clean(line) for line in [f"{document['path']}: {found}", *columns(rows, right=(2,))]]
+    ptx_images = counted(sum(image["kind"] == "PTX" for image in images), "PTX image")
+    return [clean(line) for line in [f"{document['path']}: {ptx_images}", *columns(rows, right=(2,))]]
 
 
 def _names(kernels: list[str]) -> list[str]:

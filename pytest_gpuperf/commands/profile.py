@@ -291,8 +291,8 @@ def _program(arguments: argparse.Namespace) -> ProgramSpec:
     for name, option in (("file", "FILE.ptx"), ("grid", "--grid"), ("block", "--block")):
         if getattr(arguments, name) is None:
             raise UsageError(f"{option} is needed (or --launches)")
-    given = {name: getattr(arguments, name) for name in single if name != "arg"}
-    return ProgramSpec({}, (LaunchSpec(**given, args=tuple(arguments.arg)),), Path())
+    options = {name: getattr(arguments, name) for name in single if name != "arg"}
+    return ProgramSpec({}, (LaunchSpec(**options, args=tuple(arguments.arg)),), Path())
 
 
 def _threads(profile: Profile | None, wanted: Sequence[tuple[object, object]]) -> list[tuple[str, object]]:

@@ -39,7 +39,7 @@ def run_program(
         with step(progress, "reading PTX"):
             module = parse_file(path, launch.entry, machine)
         kernel = choose_kernel(module, path, launch.entry)
-        given = {
+        options = {
             "grid": launch.grid,
             "block": launch.block,
             "args": [
@@ -54,9 +54,9 @@ def run_program(
         sample = profile = None
         if arguments.sample is not None:
             with step(progress, f"sampling {kernel.name}"):
-                sample = device.sample(kernel, ctas=arguments.sample, **given)
+                sample = device.sample(kernel, ctas=arguments.sample, **options)
         if arguments.sample is None or arguments.exact:
             with step(progress, f"running {kernel.name}"):
-                profile = device.launch(kernel, **given, **exact)
+                profile = device.launch(kernel, **options, **exact)
         samples.append((sample, profile))
     return samples

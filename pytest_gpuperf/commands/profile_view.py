@@ -109,9 +109,9 @@ def _metrics(profile: Profile) -> Iterator[tuple[str, int | float]]:
 
 def from_here(position: str) -> str:
     """Return a source line with its path relative to the current folder, if it was compiled by its absolute path."""
-    here = Path.cwd()
+    folder = Path.cwd()
     absolute = PurePosixPath(position).is_absolute() or PureWindowsPath(position).is_absolute()
-    return SourcePaths([here], here).place(position) if absolute else position
+    return SourcePaths([folder], folder).place(position) if absolute else position
 
 
 def _shown_from_here(explanation: Explanation) -> Explanation:
@@ -180,8 +180,8 @@ def _profile_table(
 
 def _sample_table(sample: Sample, exact: Profile | None, scheme: str) -> Iterator[str]:
     """An estimate, beside the exact counts if these were run."""
-    places = [f"{list(thread)} of CTA {list(cta)}" for cta, thread in sample.places]
-    shown = ", ".join(places[:4]) + (f", … ({len(places)} in all)" if len(places) > 4 else "")
+    threads = [f"{list(thread)} of CTA {list(cta)}" for cta, thread in sample.places]
+    shown = ", ".join(threads[:4]) + (f", … ({len(threads)} in all)" if len(threads) > 4 else "")
     yield f"ESTIMATE of {sample.kernel} from {sample.threads:,} of {sample.of_threads:,} threads: {shown}"
     yield f"CTAs run for it: {sample.ctas_run:,}"
     yield ""

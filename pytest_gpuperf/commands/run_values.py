@@ -69,9 +69,9 @@ def _lines(rows: Sequence[FindingRow], complete: bool) -> Iterable[str]:
     shown = max(fail, _SHOWN)
     for group in groups[:shown]:
         row = group.first
-        place = f"{row['path']}:{row['line']}" if row["line"] else row["path"]
+        position = f"{row['path']}:{row['line']}" if row["line"] else row["path"]
         message = one_line(group.message, 400)
-        yield f"  {row['severity']} {row['rule']} {row['object']} at {place}: {message}"
+        yield f"  {row['severity']} {row['rule']} {row['object']} at {position}: {message}"
         saved = group.saved()
         saves = f" (saves {saved})" if saved else ""
         yield f"    {one_line(row['advice'])}{saves}"

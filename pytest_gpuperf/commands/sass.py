@@ -143,9 +143,9 @@ def _table(
     ``judge.stalled``, empty where the launch was not simulated; ``sectors`` by PTX line."""
     ptx = kernel.module.text.split("\n")
     files = SourcePaths([Path(kernel.module.path).parent], Path())
-    places = {item.source: files.place(item.source) for item in instructions if item.source}
-    texts = source_texts(places.values(), files)
-    short = {place: _shortened(place) for place in places.values()}
+    positions = {item.source: files.place(item.source) for item in instructions if item.source}
+    texts = source_texts(positions.values(), files)
+    short = {place: _shortened(place) for place in positions.values()}
     hottest = heat(instructions, stalled)
     left = dict(sectors)
     rows = [
@@ -163,7 +163,7 @@ def _table(
     ]
     source, line = "", 0
     for number, item in enumerate(instructions):
-        position = places.get(item.source, "")
+        position = positions.get(item.source, "")
         shown = (
             f"{short[position]} {texts.get(position, '').strip()}" if position and position != source else ""
         )
@@ -196,9 +196,9 @@ def _sectors(item: MachineInstruction, left: dict[int, int]) -> str:
     return f"{count:,}" if count else ""
 
 
-def _shortened(place: str) -> str:
+def _shortened(position: str) -> str:
     """Return file and line, without folders if they leave no room for the text."""
-    return place if len(place) <= _PLACE else PurePosixPath(place).name
+    return position if len(position) <= _PLACE else PurePosixPath(position).name
 
 
 def _stalled(waited: float, reason: str, caused: float) -> list[str]:

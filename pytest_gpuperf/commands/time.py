@@ -221,12 +221,12 @@ def _without_fallbacks(models: Sequence[str], estimates: dict[str, list[Estimate
     from gpuperf_engine.timing.estimate import SIMULATION
 
     reasons: dict[str, str] = {}
-    for target, found in estimates.items():
-        for place, (model, estimate) in enumerate(zip(models, found)):
+    for target, predictions in estimates.items():
+        for index, (model, estimate) in enumerate(zip(models, predictions)):
             if model == SIMULATION != estimate.model:
                 reasons[target] = estimate.notes[0]
                 if estimate.model in models:
-                    del found[place]
+                    del predictions[index]
     return reasons
 
 
@@ -234,15 +234,15 @@ def _lines(
     profile: Profile, estimates: dict[str, list[Estimate]], not_simulated: dict[str, str]
 ) -> list[str]:
     rows: list[tuple[str, ...]] = [("target", "model", "us", "to first", "limiter", "largest bounds, us")]
-    for found in estimates.values():
-        for estimate in found:
+    for predictions in estimates.values():
+        for estimate in predictions:
             bounds = sorted(estimate.bounds.items(), key=lambda item: (-item[1], item[0]))[:_BOUNDS]
             rows.append(
                 (
                     estimate.machine,
                     estimate.model,
                     f"{estimate.time_us:.2f}",
-                    f"{estimate.time_us / found[0].time_us:.2f}",
+                    f"{estimate.time_us / predictions[0].time_us:.2f}",
                     estimate.limiter,
                     ", ".join(f"{name} {value:.2f}" for name, value in bounds),
                 )
@@ -250,8 +250,8 @@ def _lines(
     shape = " × ".join(map(str, profile.grid)), " × ".join(map(str, profile.block))
     head = one_line(f"{profile.kernel}, grid {shape[0]}, block {shape[1]}")
     lines = [head, "", *columns(rows, right=(2, 3))]
-    for target, found in estimates.items():
-        for estimate in found:
+    for target, predictions in estimates.items():
+        for estimate in predictions:
             why = [
                 *_of_simulation(estimate),
                 *why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here),

@@ -157,7 +157,7 @@ def _positive(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _SearchResult:
     """The result of a search: a configuration, or why there is none."""
 
     search: Search
@@ -201,7 +201,7 @@ def run(arguments: argparse.Namespace) -> int:
             results = sweep(searches, cluster=cluster)
     else:
         results = sweep(searches, jobs=arguments.jobs)
-    found = [_Found(search, result) for search, result in zip(searches, results, strict=True)]
+    found = [_SearchResult(search, result) for search, result in zip(searches, results, strict=True)]
     failed = [item.result for item in found if isinstance(item.result, EngineError)]
     if failed and (arguments.format == "svg" or len(failed) == len(found)):
         raise failed[0]
@@ -289,7 +289,7 @@ def _teraflops(problem: Problem, us: float) -> float:
     return 2 * problem.m * problem.n * problem.k / us / 1e6
 
 
-def _row(item: _Found, stages: int) -> dict[str, Any]:
+def _row(item: _SearchResult, stages: int) -> dict[str, Any]:
     problem = item.search.problem
     row: dict[str, Any] = {
         **asdict(problem),
@@ -325,7 +325,7 @@ _HEAD = (
 )
 
 
-def _cells(item: _Found) -> tuple[str, ...]:
+def _cells(item: _SearchResult) -> tuple[str, ...]:
     """A row of the table."""
     problem = item.search.problem
     name = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
@@ -345,40 +345,42 @@ def _cells(item: _Found) -> tuple[str, ...]:
     )
 
 
-def _remarks(found: Sequence[_Found], calibration: Calibration | None) -> tuple[list[str], list[str]]:
+def _remarks(
+    results: Sequence[_SearchResult], calibration: Calibration | None
+) -> tuple[list[str], list[str]]:
     """Return why there is no configuration, by target; and the sources of the numbers."""
     errors = [
         f"{item.target}: {one_line(line, 400)}"
-        for item in found
+        for item in results
         if isinstance(item.result, EngineError)
         for line in str(item.result).splitlines()
     ]
-    one = len({item.target for item in found}) == 1
-    return errors, _about(found[0].search.chosen(), calibration, all_of_one=one)
+    one = len({item.target for item in results}) == 1
+    return errors, _about(results[0].search.chosen(), calibration, all_of_one=one)
 
 
 def _lines(
-    found: Sequence[_Found], calibration: Calibration | None, arguments: argparse.Namespace
+    results: Sequence[_SearchResult], calibration: Calibration | None, arguments: argparse.Namespace
 ) -> list[str]:
-    errors, sources = _remarks(found, calibration)
-    lines = [*columns([_HEAD, *map(_cells, found)], right=range(3, 12)), *errors, "", *sources]
-    if len(found) == 1:
+    errors, sources = _remarks(results, calibration)
+    lines = [*columns([_HEAD, *map(_cells, results)], right=range(3, 12)), *errors, "", *sources]
+    if len(results) == 1:
         lines += [
             "",
-            f"one tile, {found[0].drawn(arguments.stages)} (A, B load, # MATH, E epilogue, . waits):",
+            f"one tile, {results[0].drawn(arguments.stages)} (A, B load, # MATH, E epilogue, . waits):",
         ]
-        lines += gantt_text(found[0].timeline(arguments.stages))
+        lines += gantt_text(results[0].timeline(arguments.stages))
     return lines
 
 
-def _page(found: Sequence[_Found], calibration: Calibration | None, stages: int) -> str:
+def _page(results: Sequence[_SearchResult], calibration: Calibration | None, stages: int) -> str:
     """The table as a page, and below it the timeline of each row."""
-    errors, sources = _remarks(found, calibration)
+    errors, sources = _remarks(results, calibration)
     cells = [[f"<th>{name}</th>" for name in _HEAD]]
-    cells += [[f"<td>{escape(clean(cell))}</td>" for cell in _cells(item)] for item in found]
+    cells += [[f"<td>{escape(clean(cell))}</td>" for cell in _cells(item)] for item in results]
     pictures = [
         f"<h2>{escape(clean(_title(item)))}</h2><p>One tile, {item.drawn(stages)}.</p>{gantt_svg(item.timeline(stages), _title(item))}"
-        for item in found
+        for item in results
         if not isinstance(item.result, EngineError)
     ]
     return "\n".join(
@@ -419,7 +421,7 @@ def _about(parameters: Parameters, calibration: Calibration | None, *, all_of_on
     return [f"{parameters.name}, not measured:", *columns(rows, right=(1,))]
 
 
-def _title(item: _Found) -> str:
+def _title(item: _SearchResult) -> str:
     assert not isinstance(item.result, EngineError)
     problem, tiling = item.search.problem, item.result.tiling
     return (

@@ -110,8 +110,8 @@ def metrics_of(config: pytest.Config) -> Table:
     """Return the metrics of a run. Raises ``pytest.UsageError`` for invalid metrics of a plugin."""
     rows: list[Metric] = []
     try:
-        for plugin, given in answers(config.hook.pytest_gpuperf_metrics, {"config": config}, config):
-            rows += _checked(plugin, given) if plugin else given or ()
+        for plugin, metrics in answers(config.hook.pytest_gpuperf_metrics, {"config": config}, config):
+            rows += _checked(plugin, metrics) if plugin else metrics or ()
     except EngineError as error:
         raise pytest.UsageError(str(error)) from None
     rows.sort(key=lambda row: row.plugin)  # those of the gate first, in their order
@@ -123,9 +123,9 @@ def metrics_of(config: pytest.Config) -> Table:
     return Table(rows, _installed(config))
 
 
-def _checked(plugin: str, given: object) -> Iterator[Metric]:
+def _checked(plugin: str, metrics: object) -> Iterator[Metric]:
     names: set[str] = set()
-    for row in _listed(plugin, _METRICS, given):
+    for row in _listed(plugin, _METRICS, metrics):
         where = f"plugin {plugin!r}, {_METRICS}"
         if not isinstance(row, Metric):
             raise pytest.UsageError(f"{where}: {one_line(repr(row), 80)} is not a pytest_gpuperf.Metric")
@@ -222,9 +222,9 @@ class _OfPlugin:
         return step, replace(finding, rule=f"{self.plugin}.{finding.rule}")
 
 
-def _listed(plugin: str, hook: str, given: Any) -> Iterator[Any]:
-    if given is None:
+def _listed(plugin: str, hook: str, answer: Any) -> Iterator[Any]:
+    if answer is None:
         return
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise EngineError(f"plugin {plugin!r}, {hook}: {one_line(repr(given), 80)} is not a list")
-    yield from call_named(plugin, hook, lambda: list(given))
+    if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
+        raise EngineError(f"plugin {plugin!r}, {hook}: {one_line(repr(answer), 80)} is not a list")
+    yield from call_named(plugin, hook, lambda: list(answer))

@@ -232,9 +232,9 @@ def check_marker(item: pytest.Item, metrics: Table, search: Sequence[str] = ()) 
             checked_budget(str(marker.kwargs["budget"]), f"{where}: budget")
         _check_accept(marker.kwargs.get("accept"), where)
         for key in ("strict", "races"):
-            given = marker.kwargs.get(key)
-            if given is not None and given not in CHOICES[key]:
-                raise unknown(f"{where}: {key}={given!r}", str(given), CHOICES[key])
+            value = marker.kwargs.get(key)
+            if value is not None and value not in CHOICES[key]:
+                raise unknown(f"{where}: {key}={value!r}", str(value), CHOICES[key])
 
 
 _BUDGET = re.compile(r"none|\d+(?:\.\d*)?(?:e\d+)?s?")

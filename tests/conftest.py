@@ -8,12 +8,17 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.fast import LEFT_OUT
 from tests.support import BACKENDS, refused
 
 pytest_plugins = ["pytester"]
+
+# how long an example takes is the load of the machine, and no result
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 ROOT = Path(__file__).resolve().parents[1]
 _LEFT_OUT = {name for names in LEFT_OUT.values() for name in names}

@@ -22,6 +22,7 @@ from gpuperf_engine.profile.stored import Contents, profile_from, stored
 from gpuperf_engine.sass.flow import Executions
 from gpuperf_engine.sass.ordering import Unordered
 from gpuperf_engine.sass.run.deciding import rounded_otherwise
+from gpuperf_engine.sass.run.machine import _Runner
 from gpuperf_engine.sass.ways import Counted, _compared, _of_one_order
 from gpuperf_engine.simt.program import program_of
 from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
@@ -94,6 +95,23 @@ def test_counts_of_a_run_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatc
     profile = device.launch(ge.parse(WALK_PTX, path="walk.ptx")["walk"], 1, 64, other)
     with pytest.raises(AssertionError, match="run again"):
         ge.machine_counts(profile, "rtx-3090")
+
+
+@stands_in
+def test_the_same_code_of_two_architectures_is_run_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    launched: list[int] = []
+    launch = _Runner.launch
+    monkeypatch.setattr(_Runner, "launch", lambda self, *given: (launched.append(1), launch(self, *given))[1])
+    profile = walk("llvm", 40)
+    codes = [ge.machine_code(profile, machine) for machine in ("rtx-3090", "rtx-4090")]
+    assert len(launched) == 1
+    assert [code.ways for code in codes] == ["run", "run"]
+    assert codes[0].warp_instructions == codes[1].warp_instructions == 311
+    ge.machine_code(walk("llvm", 8), "rtx-4090")
+    assert len(launched) == 2
 
 
 @stands_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -76,6 +76,37 @@ def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ra
 
 
 def _ran(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
+    """What launches executed, once for all architectures with the same code."""
+    launches = _launches(records)
+    if launches not in runner.known:
+        runner.known = {launches: _run_all(records, runner)}
+    return runner.known[launches]
+
+
+def _launches(records: Sequence[LaunchRecord]) -> Hashable:
+    """What decides what is executed, without what memory held, which would stay in memory."""
+    return tuple(
+        (
+            record.times,
+            Columns.counters(record.observation).tobytes(),
+            *(
+                (
+                    plan.grid,
+                    plan.block,
+                    plan.cluster,
+                    plan.dynamic_shared,
+                    plan.parameters,
+                    plan.inputs and plan.inputs.digest,
+                    times,
+                )
+                for plan, times in record.kept
+            ),
+        )
+        for record in records
+    )
+
+
+def _run_all(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
     ran = Ran()
     for record in records:
         each, others = record.each, record.times - sum(times for _, times in record.kept)
@@ -100,8 +131,7 @@ def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: b
     known = kernel.memo.get(key)
     if known is None:
         try:
-            translation = translate(kernel, assembly, graph, slow_paths=slow_paths)
-            known = _Runner(translation, graph, instructions_of(kernel))
+            known = _made(kernel, translate(kernel, assembly, graph, slow_paths=slow_paths), graph)
         except NotRun as reason:
             known = reason
         kernel.memo[key] = known
@@ -111,11 +141,34 @@ def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: b
     return known
 
 
+def _made(kernel: Function, translation: Translation, graph: Graph) -> _Runner:
+    """What runs a translation: that of an earlier one, for another architecture, which is the same but for its target."""
+    runners = kernel.memo.setdefault((_Runner, "all"), [])
+    assert isinstance(runners, list)
+    for runner in runners:
+        if replace(runner.translation, text=_untargeted(runner.translation)) == replace(
+            translation, text=_untargeted(translation)
+        ):
+            assert isinstance(runner, _Runner)
+            return runner
+    runners.append(_Runner(translation, graph, instructions_of(kernel)))
+    made = runners[-1]
+    assert isinstance(made, _Runner)
+    return made
+
+
+def _untargeted(translation: Translation) -> str:
+    version, _, rest = translation.text.split("\n", 2)
+    return f"{version}\n{rest}"
+
+
 class _Runner:
     def __init__(self, translation: Translation, graph: Graph, instructions: Sequence[Instruction]) -> None:
         self.translation = translation
         self.graph = graph
         self.instructions = instructions
+        #: what the launches that were run last executed
+        self.known: dict[Hashable, Ran] = {}
         try:
             self.kernel = parse(translation.text, path="machine code")["machine_code"]
             lines = {item.span.line: item for item in self.kernel.instructions}

@@ -23,6 +23,17 @@ def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> Non
     assert made.stream[1] == width | 32 * width << 8 | 32 << 16
 
 
+@pytest.mark.parametrize(
+    ("flags", "apart", "passes"), [(0, 32, 2), (0, 2, 2), (0, 1, 4), (64, 32, 2), (64, 2, 4), (64, 1, 4)]
+)
+def test_registers_of_neighbours_are_packed_on_volta_and_turing(flags: int, apart: int, passes: int) -> None:
+    """The rule of NVIDIA Developer Forums 77228, for 7.0 to 7.5; 64: from 8.0 on, only where all lanes load the same."""
+    named = Named(np.array([[0, 4, 0, flags]] * 2, np.uint8), np.array([0, 1], np.uint32))
+    recorded = [0, END, *(n // apart * 4 for n in range(32))]
+    made = class_of(named, [np.array(recorded, np.uint32)])
+    assert made.stream[1] & 255 == passes
+
+
 def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:
     grid, ends = (5, 3, 1), {0: 0, 4: 2}
     of_place = {(x, y, z): x + 3 * y for x in range(3) for y in range(3) for z in (0,)}

@@ -341,6 +341,8 @@ class Tracer:
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         written = _Tracing(kernel, assembly, graph)
         self.translation = written.whole()
+        #: 90 for ``sm_90a``
+        self.number = int(assembly.architecture[3:].rstrip("af"))
         self.sites, self.of_block = written.sites, written.of_block
         #: whether what it loads decides where it goes or what it accesses
         self.reads_memory = bool(written.needed.spaces & {"global", "any"})

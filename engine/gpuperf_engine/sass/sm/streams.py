@@ -40,6 +40,9 @@ _MOST_LINES = 128
 _FIRST_CELLS = 1 << 16
 #: of a site: its data come from L2 past L1 (PTX, ``cp.async.cg``)
 _PAST_L1 = 128
+#: of a site: registers are packed only where all lanes load the same. NVIDIA says of 7.0 to 7.5 that they are where neighbours do
+#: (docs/metrics.md)
+_ALONE, _NOT_PACKED = 64, 80
 Place = tuple[int, int, int]
 
 
@@ -327,7 +330,7 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
 
 def _named(tracer: Tracer, of_site: list[int]) -> Named:
     """The sites of a trace as streams are made of them."""
-    listing = tracer.graph.listing.instructions
+    listing, packs = tracer.graph.listing.instructions, tracer.number < _NOT_PACKED
     sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)
     for index, site in enumerate(tracer.sites):
         item = listing[site.position]
@@ -341,6 +344,8 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
             flags = {"4": 0, "2": 2}.get(words[-1], 4)
         if site.space == "copy":
             width, group, flags = min(255, index), way_of(item), int(item.base.startswith("UBLK"))
+        elif not packs:
+            flags |= _ALONE
         sites[index] = _SPACES[site.space], width, group, flags
     firsts = np.zeros(len(tracer.of_block) + 1, np.uint32)
     firsts[1:] = np.cumsum([len(tracer.of_block[block]) for block in sorted(tracer.of_block)])

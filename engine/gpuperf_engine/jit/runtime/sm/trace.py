@@ -83,15 +83,14 @@ def sm_alike(words: int, distance: int) -> int:
     return 1
 
 
-def sm_wavefronts(s: Stream, words: int, width: int, shared: int) -> int:
-    """Of an access of ``width`` words by each lane: two of them are served by halves of the warp, four by quarters; of shared
-    memory in
-    half the passes where neighbours access the same."""
+def sm_wavefronts(s: Stream, words: int, width: int, packed: int) -> int:
+    """Of an access of ``width`` words by each lane: two of them are served by halves of the warp, four by quarters; in half the passes
+    if registers are ``packed`` and neighbours access the same."""
     if width == 1:
         return sm_passes(s, words, 0, 32, 1)
     step = 32 // width
     total = 0
-    if shared and (sm_alike(words, 1) or sm_alike(words, 2)):
+    if packed and (sm_alike(words, 1) or sm_alike(words, 2)):
         step = step * 2
     first = 0
     while first < 32:
@@ -188,7 +187,8 @@ def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: in
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local; 3 an mbarrier, 4 what is told
     to it, 5 a copy, 6 generic), words of a lane, group,
-    1 for an atomic, how often its lanes are halved · 2, and 128 where its data do not come from L1."""
+    1 for an atomic, how often its lanes are halved · 2, 64 where registers are packed only if all lanes access the same, and 128
+    where its data do not come from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, out)
@@ -200,7 +200,7 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
         space = 1 - sm_elsewhere(words)
     width = load8(site + 1)
     how = load8(site + 3)
-    lanes = sm_named(words, 32 >> (how >> 1 & 63))
+    lanes = sm_named(words, 32 >> (how >> 1 & 31))
     if lanes == 0:
         store32(out, 0)
         return out + 4
@@ -210,7 +210,10 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     elif how >> 7:
         passes = 0
     elif space != 2:
-        passes = sm_wavefronts(s, words, width, space == 0)
+        packed = 0
+        if space == 0 and ((how & 64) == 0 or sm_most(words) == lanes):
+            packed = 1
+        passes = sm_wavefronts(s, words, width, packed)
     count = 0
     if space:
         count = sm_sectors(s, words, load8(site + 2), width, space == 2, out + 4)

@@ -202,6 +202,7 @@ static void errors(void)
     WANT(cudaDeviceGetP2PAttribute(host, 1, 0, 1), 101);
     OK(cudaFree(device));
     WANT(cudaFree(device), 1);
+    WANT(cudaMalloc((void **)&device, (size_t)-1), 2);
     OK(cudaMalloc((void **)&device, 128));
     OK(launch(&bad_host, 1, 32, device, 1 << 20, 0));
     WANT(cudaDeviceSynchronize(), 700);

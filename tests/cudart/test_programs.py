@@ -138,6 +138,7 @@ def test_errors_are_codes_of_cuda_and_messages(program):
     for line in (
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
+        "cudaMalloc: 18,446,744,073,709,551,615 bytes, but",
         "cudaImportExternalMemory is not supported (cudaErrorNotSupported)",
         "cudaDeviceDisablePeerAccess: device 1 is not a peer: there is one device",
         "cudaDeviceGetP2PAttribute: devices 0 and 1 are not peers: there is one device",

@@ -94,7 +94,9 @@ def _allocate(state: State, out: int, size: int, kind: int, pool: int = 0) -> No
     try:
         address = state.device.allocate(size, host=_ACCESSED[kind], written=not state.followed)
     except LaunchError as error:
-        raise CudaError(2, str(error)) from None
+        left, whole = state.device.memory_left
+        text = f"{size:,} bytes, but {left:,} of {whole:,} bytes of device memory are left"
+        raise CudaError(2, text if size > left else str(error)) from None
     state.objects["memory", address] = kind
     if pool:
         state.objects["pool", address] = pool, size

@@ -1,7 +1,7 @@
 """Parameters from measurements: relative least squares, with coefficients that cannot be negative.
 
-While loads limit, the total is linear in the coefficients, and while MATH limits it is linear too, so rows are sorted into the two by
-the fit before until none changes sides. The rate of MATH is given: it shows only where it limits.
+The total is linear in the coefficients where loads limit, and also where MATH limits. The fit is repeated, with rows classified by the
+previous fit, until no row changes its class. The rate of MATH is an input, as it affects only rows that MATH limits.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was fitted, and |predicted / measured - 1| in percent: ``fit`` of every row by the fit to all rows, ``left_out`` of every
-    row by a fit to all others."""
+    """The fitted numbers, and |predicted / measured - 1| in percent: ``fit`` of every row by the fit to all rows, ``left_out`` of
+    every row by a fit to all others."""
 
     parameters: Coefficients
     fit: tuple[float, ...]
@@ -82,11 +82,11 @@ def _fit(rows: Sequence[Measurement], sm_count: int, source: str, multiply_add_u
     by_math = np.zeros(len(rows), bool)
     best = np.zeros(_TERMS)
     for _ in range(_ROUNDS):
-        # While MATH limits, only the first loads are on the way to the end; with one buffer all loads and all MATH are.
+        # where MATH limits, only the first loads are on the critical path; with one buffer, all loads and all MATH are
         loads = given.waves * np.where(by_math & ~given.alternating, 1.0, given.stages)
         math = given.waves * given.math * np.where(by_math | given.alternating, given.stages, 1.0)
         design = np.concatenate([given.fixed, loads[:, None] * given.span], axis=1)
-        # A measurement can be less than the time of MATH alone: then nothing is left for the rest.
+        # a measurement can be less than the time of MATH alone: then the rest is 0
         left = np.maximum(given.times - math, 0.0)
         best = _least_squares(design / given.times[:, None], left / given.times)
         now = given.math > given.span @ best[3:]
@@ -101,9 +101,9 @@ def _fit(rows: Sequence[Measurement], sm_count: int, source: str, multiply_add_u
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Measurements as columns. ``fixed`` is what T_INIT and the epilogue are linear in, ``span`` what the time until both loads of a
-    stage are there is: loads one after the other, their bytes, and bytes times active CTAs. ``math`` are µs of MATH of a stage;
-    ``alternating`` marks one buffer."""
+    """Measurements as columns. ``fixed`` are the regressors of T_INIT and the epilogue, ``span`` those of the time until both loads
+    of a stage are complete: loads one after the other, their bytes, and bytes times active CTAs. ``math`` are µs of MATH of a
+    stage; ``alternating`` marks one buffer."""
 
     times: Floats
     fixed: Floats

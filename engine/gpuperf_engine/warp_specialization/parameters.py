@@ -1,4 +1,4 @@
-"""How long loads, MATH and the epilogue of a tile take: published, fitted to measurements, or derived from a machine description."""
+"""Times of loads, MATH and the epilogue of a tile: published, fitted to measurements, or derived from a machine description."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BACK_SOLVED = "Table 2, back-solved"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One number of a model with its unit and where it comes from."""
+    """One number of a model with its unit and source."""
 
     name: str
     value: float
@@ -52,7 +52,7 @@ def _stage_times(*parts: npt.ArrayLike) -> StageTimes:
 
 
 class Parameters(Protocol):
-    """Where stage times come from. ``sm_count`` is how many CTAs run at once, ``init_us`` the time before the first."""
+    """A source of stage times. ``sm_count``: CTAs that run at once; ``init_us``: the time before the first."""
 
     @property
     def name(self) -> str: ...
@@ -122,9 +122,9 @@ PAPER = Coefficients(
     load_us=1.130 / 2,
     epilogue_us=1.988,
 )
-"""What Table 2 says of the paper's GPU of 84 SMs. It shows two numbers, 1.130 µs for each stage whatever its tile and 1.988 µs for
-the end of a wave, beside the T_INIT of the text. Loads are half of a stage each, as with one DMA warp; MATH is hidden behind them,
-and what of it ends a tile is part of the 1.988 µs. The other parameters in the paper's text do not give its table."""
+"""The numbers of Table 2, for the paper's GPU of 84 SMs: 1.130 µs for each stage of any tile and 1.988 µs for the end of a wave,
+besides the T_INIT of the text. Each load takes half of a stage, as with one DMA warp; MATH overlaps with loads, and its last stage
+of a tile is part of the 1.988 µs. The other parameters in the paper's text do not reproduce its table."""
 
 
 def math_us_per_multiply_add(machine: Machine, dtype: str) -> Number:
@@ -147,12 +147,12 @@ def _source(machine: Machine, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Stage times from the numbers of a machine description, for machines on which nothing was measured.
+    """Stage times from the numbers of a machine description, for machines without measurements.
 
     A load takes the latency of L2, or of DRAM for the share of the tiles' bytes that comes from there (each byte of A and B once),
-    and its bytes at the slowest of the port of an SM, an even share of L2, and an even share of DRAM. Two loads side by side share
-    that rate. MATH runs at the full rate of its unit. The epilogue starts a CTA anew and stores the tile through the same rates.
-    Bank conflicts, the reading of shared memory by MATH, and the issue of instructions are not in it.
+    and its bytes at the slowest of the port of an SM, an even share of L2, and an even share of DRAM. Two concurrent loads share that
+    rate. MATH runs at the full rate of its unit. The epilogue includes the start of a CTA and stores the tile at the same rates.
+    The model ignores bank conflicts, MATH's reads of shared memory, and instruction issue.
     """
 
     machine: Machine

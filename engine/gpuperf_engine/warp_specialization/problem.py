@@ -1,4 +1,4 @@
-"""Matrix products, how they are tiled, and what a tile needs of an SM."""
+"""Matrix products, their tilings, and the resources of a tile on an SM."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Dtype:
     capability: tuple[int, int]
 
     def multiply_adds(self, machine: Machine) -> float:
-        """Per cycle of an SM; 0 where the machine has no unit for them."""
+        """Multiply-adds per cycle of an SM; 0 if the machine has no unit for them."""
         return peak_rate(self.kind, machine) / 2 if machine.compute_capability >= self.capability else 0.0
 
 
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def input_bytes(self) -> int:
-        """Of A and B, each counted once."""
+        """Bytes of A and B, each counted once."""
         return (self.m * self.k + self.k * self.n) * self.elements.bytes
 
 
@@ -152,7 +152,7 @@ class Tilings:
 class TileSpace:
     """The configurations that are searched: every combination of these values that fits the machine.
 
-    ``spare_registers`` are those of a thread besides accumulators, for addresses and fragments: an assumption, what
+    ``spare_registers``: registers of a thread besides accumulators, for addresses and fragments; an assumption, the number that
     CUTLASS leaves its producers (``setmaxnreg.dec 40``).
     """
 
@@ -179,12 +179,12 @@ class TileSpace:
 
 
 def feasible(problem: Problem, machine: Machine, tilings: Tilings, spare: int) -> npt.NDArray[np.bool_]:
-    """Which configurations a GPU would start: the rules of ``machines.occupancy`` for all of them at once."""
+    """Return which configurations a GPU can launch, by the rules of ``machines.occupancy``."""
     warps = tilings.warps()
     registers = tilings.accumulator_registers(problem) + spare
     unit = machine.register_allocation_unit
     of_warp = -(-registers * WARP_SIZE // unit) * unit
-    # The hardware checks as if warps were given to all sub-partitions at once.
+    # the hardware rounds the number of warps up to a multiple of the sub-partitions
     counted = -(-warps // machine.sub_partitions) * machine.sub_partitions
     shared, grain = tilings.shared_bytes(problem), machine.shared_allocation_unit
     allocated = -(-(shared + machine.shared_reserved_per_cta) // grain) * grain

@@ -1,13 +1,13 @@
 """The recurrences of Liu and Grover (equations 1 to 3) and their closed form.
 
-Of stage i the loads of A and B start at S_a(i) and S_b(i), MATH at S_m(i). One DMA warp loads A, then B; two load side by side.
-The buffer of stage i is free when MATH of stage i - M has ended, M being the depth::
+In stage i the loads of A and B start at S_a(i) and S_b(i), MATH at S_m(i). One DMA warp loads A, then B; two load them concurrently.
+The buffer of stage i is free when MATH of stage i - M has ended, where M is the depth::
 
     one DMA warp:   S_a(i) = max(S_b(i-1) + L_b(i-1),  S_m(i-M) + T(i-M))     S_b(i) = S_a(i) + L_a(i)
     two DMA warps:  S_a(i) = max(S_a(i-1) + L_a(i-1),  S_m(i-M) + T(i-M))     S_b(i) likewise with L_b
     both:           S_m(i) = max(S_a(i) + L_a(i),  S_b(i) + L_b(i),  S_m(i-1) + T(i-1))
 
-A term whose index is below the first stage is absent. For constant stage times, with L the time until both loads are there
+A term whose index is below the first stage is absent. For constant stage times, with L the time until both loads are complete
 (L_a + L_b, or the longer with two warps), S_m(S) = L + (S - 1) · P, where P = max(L, T) for M >= 2 and P = L + T for M = 1.
 """
 
@@ -27,7 +27,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StageStarts:
-    """When the load of A, the load of B and MATH of each stage start, as arrays of shape (..., stages), in the unit of the times."""
+    """Start times of the load of A, the load of B and MATH of each stage, as arrays of shape (..., stages), in the unit of the
+    inputs."""
 
     a: Floats
     b: Floats
@@ -53,7 +54,7 @@ def stage_starts(
     shape = np.broadcast_shapes(*(part.shape[:-1] for part in times), depths.shape, warps.shape)
     la, lb, t = (np.broadcast_to(part, (*shape, stages)) for part in times)
     depths, two = np.broadcast_to(depths, shape), np.broadcast_to(warps, shape) == 2
-    # Row M-1+i of ``free`` is the end of MATH of stage i; the rows before it are always reached.
+    # row M-1+i of ``free`` is the end of MATH of stage i; earlier rows have passed from the start
     most = int(depths.max())
     free = np.full((most + stages, *shape), -np.inf)
     a, b, m = (np.zeros((*shape, stages)) for _ in range(3))
@@ -72,7 +73,7 @@ def stage_starts(
 
 
 def load_span(load_a: Floats, load_b: Floats, dma_warps: Integers | int) -> Floats:
-    """From the start of a stage's loads until both are there."""
+    """Return the time from the start of a stage's loads until both are complete."""
     return np.where(np.asarray(dma_warps) == 2, np.maximum(load_a, load_b), load_a + load_b)
 
 
@@ -83,7 +84,7 @@ def _period(span: Floats, math: Floats, depth: Integers | int) -> Floats:
 def math_start(
     load_a: Floats, load_b: Floats, math: Floats, *, stages: Integers, depth: Integers, dma_warps: Integers
 ) -> Floats:
-    """S_m of the last of ``stages`` in closed form, for stage times that are constant. Arguments broadcast."""
+    """Return S_m of the last of ``stages`` in closed form, for constant stage times. Arguments broadcast."""
     span = load_span(load_a, load_b, dma_warps)
     return span + (stages - 1) * _period(span, math, depth)
 
@@ -91,6 +92,6 @@ def math_start(
 def math_wait(
     load_a: Floats, load_b: Floats, math: Floats, *, stages: Integers, depth: Integers, dma_warps: Integers
 ) -> Floats:
-    """How long the MATH warps of a tile wait for loads in all, for stage times that are constant."""
+    """Return the total time that the MATH warps of a tile wait for loads, for constant stage times."""
     span = load_span(load_a, load_b, dma_warps)
     return span + (stages - 1) * (_period(span, math, depth) - math)

@@ -1,7 +1,8 @@
-"""A warp-specialised tile as events: DMA warps and MATH warps that wait for each other at the barriers of the buffers.
+"""Discrete-event simulation of a warp-specialised tile: DMA warps and MATH warps that wait for each other at the barriers of the
+buffers.
 
-It shares nothing with the recurrences (``recurrence``): each warp is a process that takes and gives buffers, and a queue of events
-says who goes on next. For constant stage times both give the same; here each stage may have times of its own.
+It shares no code with the recurrences (``recurrence``): each warp is a process that acquires and releases buffers, and an event queue
+selects the next one. For constant stage times both have the same results; here the times may differ between stages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Times: TypeAlias = "float | Sequence[float]"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What a warp (``DMA``, ``DMA A``, ``DMA B`` or ``MATH``) does from ``start`` to ``end``: ``load A``, ``load B``, ``math``,
+    """The activity of a warp (``DMA``, ``DMA A``, ``DMA B`` or ``MATH``) from ``start`` to ``end``: ``load A``, ``load B``, ``math``,
     ``epilogue``, ``wait empty`` (for a free buffer) or ``wait full`` (for a loaded one). ``stage`` counts from 0."""
 
     warp: str
@@ -50,7 +51,7 @@ class Timeline:
         return tuple(sorted({item.warp for item in self.intervals}))
 
     def until(self, end: float) -> Timeline:
-        """What starts before a time. Intervals that go on afterwards keep their ends."""
+        """Return the intervals that start before a time, with their ends unchanged."""
         return Timeline(tuple(item for item in self.intervals if item.start < end), end)
 
     def waited(self, warp: str) -> float:
@@ -65,7 +66,7 @@ class _Barrier:
     waiting: list[tuple[int, _Process]] = field(default_factory=list)
 
 
-#: what a process does next: for how long, or until which phase of which barrier
+#: the next activity of a process: its duration, or the barrier and phase it waits for
 _Delay: TypeAlias = "tuple[str, int, float]"
 _Wait: TypeAlias = "tuple[str, int, _Barrier, int]"
 _Steps: TypeAlias = "Generator[_Delay | _Wait, None, None]"
@@ -73,14 +74,14 @@ _Process: TypeAlias = "tuple[str, _Steps]"
 
 
 class _Queue:
-    """Processes, when each goes on, and what they did until ``now``."""
+    """Processes, the times at which they resume, and their intervals until ``now``."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.intervals: list[Interval] = []
         self._order = count()
         self._later: list[tuple[float, int, _Process]] = []
-        #: by warp: what it waits to do, since when, and in which stage
+        #: by warp: its wait, the start, and the stage
         self._blocked: dict[str, tuple[str, float, int]] = {}
 
     def run(self, processes: Sequence[_Process]) -> None:
@@ -91,7 +92,7 @@ class _Queue:
             self._advance(process)
 
     def complete(self, barrier: _Barrier) -> None:
-        """One more phase of it; those that waited for this one go on."""
+        """Complete one more phase of a barrier, and resume the processes that wait for it."""
         barrier.phases += 1
         ready = [process for phase, process in barrier.waiting if phase <= barrier.phases]
         barrier.waiting = [item for item in barrier.waiting if item[0] > barrier.phases]
@@ -99,7 +100,7 @@ class _Queue:
             self._advance(process)
 
     def _advance(self, process: _Process) -> None:
-        """Until the process has to wait for a barrier, or for time to pass."""
+        """Run the process until it waits for a barrier or a time."""
         now = self.now
         warp, steps = process
         since = self._blocked.pop(warp, None)
@@ -119,7 +120,7 @@ class _Queue:
 
 
 class _Buffers:
-    """Those of a tile, for both matrices, and what warps do with them in each of ``stages``."""
+    """The buffers of a tile, for both matrices, and the processes of its warps over ``stages``."""
 
     def __init__(self, stages: int, depth: int, queue: _Queue) -> None:
         self.stages, self.depth, self.queue = stages, depth, queue
@@ -127,7 +128,7 @@ class _Buffers:
         self.empty = [_Barrier() for _ in range(depth)]
 
     def load(self, loads: Sequence[tuple[int, str, Sequence[float]]]) -> _Steps:
-        """What a DMA warp does: for each matrix that it loads its number, the name of the interval, and the times."""
+        """The process of a DMA warp. ``loads``: for each of its matrices the number, the name of the interval, and the times."""
         for stage in range(self.stages):
             slot, lap = stage % self.depth, stage // self.depth
             yield "wait empty", stage, self.empty[slot], lap
@@ -136,7 +137,7 @@ class _Buffers:
                 self.queue.complete(self.full[matrix][slot])
 
     def consume(self, times: Sequence[float], epilogue: float) -> _Steps:
-        """What the MATH warps do."""
+        """The process of the MATH warps."""
         for stage in range(self.stages):
             slot, lap = stage % self.depth, stage // self.depth
             for matrix in self.full:
@@ -159,7 +160,7 @@ def simulate(
 ) -> Timeline:
     """Run one tile. Times are numbers, or sequences of one number for each stage, in any unit.
 
-    Raises :class:`EngineError` for sequences of another length, negative times, and depths or warps that mean nothing.
+    Raises :class:`EngineError` for sequences of another length, negative times, and invalid depths or numbers of warps.
     """
     if stages < 1 or depth < 1 or dma_warps not in (1, 2):
         raise EngineError(
@@ -184,7 +185,7 @@ def simulate(
 
 
 def _joined(intervals: Sequence[Interval]) -> list[Interval]:
-    """With the waits of a warp for both matrices of a stage as one."""
+    """Merge the waits of a warp for both matrices of a stage."""
     joined: list[Interval] = []
     last: dict[tuple[str, str, int], int] = {}
     for item in intervals:

@@ -1,8 +1,8 @@
 """The search for the best configuration as a problem for an SMT solver, in SMT-LIB 2, solved by z3.
 
-A Boolean stands for each value of each extent. Limits of the SM and the pipeline are constraints over real numbers: what a load
-takes depends on pairs and triples of extents, so each triple fixes the stage times and the factors of waves and stages, while
-depth and DMA warps act through the recurrences' closed form.
+Each value of each extent has a Boolean. Limits of the SM and the pipeline are constraints over real numbers: the time of a load
+depends on pairs and triples of extents, so each triple implies the stage times and the factors of waves and stages; depth and DMA
+warps enter through the recurrences' closed form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def encode(
     space: TileSpace,
     whole: Callable[[object], Integers],
 ) -> Encoding:
-    """The constraints of a space; ``whole`` makes whole units of times in µs."""
+    """Encode the constraints of a space; ``whole`` converts times in µs to integers."""
     values = {name: tuple(sorted(set(axis))) for name, axis in zip(_AXES, space.axes, strict=True)}
     lines = [f"(declare-const {name}_{value} Bool)" for name in _AXES for value in values[name]]
     lines += [f"(declare-const {name} Real)" for name in (*_NUMBERS, "total", "waiting", *_TIES, "rank")]
@@ -57,7 +57,7 @@ def encode(
     ]
     lines += _limits(problem, machine, space, values)
     lines += _pipeline(problem, parameters, whole, values)
-    # One number that is least where the ties are, compared in their order: each counts in units above all that follow.
+    # one number for the lexicographic order of the tie-breakers: each has a weight above the sum of all that follow
     terms, unit = [], 1
     for name in reversed(_TIES):
         terms.append(f"(* {unit}.0 {name})")
@@ -134,7 +134,7 @@ def _pipeline(
 
 
 def solve(encoding: Encoding, goal: str) -> Tiling | None:
-    """The best configuration by z3; ``None`` where none fits. Raises :class:`Unsupported` without z3."""
+    """Return the best configuration by z3; ``None`` if none fits. Raises :class:`Unsupported` without z3."""
     try:
         import z3
     except ImportError:
@@ -159,7 +159,7 @@ def solve(encoding: Encoding, goal: str) -> Tiling | None:
 
 
 def _least(solver: Any, quantity: Any, model: Any) -> Any:
-    """A model in which the quantity is least, from one that is known to be possible; ``None`` if there is none at all."""
+    """Return a model that minimises the quantity, starting from a known one; ``None`` if there is no model."""
     solver.push()
     if model is not None:
         solver.add(quantity < model[quantity])

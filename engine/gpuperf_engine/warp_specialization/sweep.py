@@ -48,7 +48,7 @@ class Search:
 
 
 class Cluster(Protocol):
-    """What is used of ``distributed.Client``."""
+    """The used part of ``distributed.Client``."""
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any], **options: Any) -> Any: ...
     def gather(self, futures: Any) -> Any: ...
@@ -76,12 +76,12 @@ def connect(address: str) -> Any:
 def sweep(
     searches: Iterable[Search], *, jobs: int = 1, cluster: Cluster | None = None
 ) -> list[Prediction | EngineError]:
-    """The result of every search, in their order: the same whoever computes it."""
+    """Return the result of every search, in their order, independent of where it is computed."""
     given = list(searches)
     if cluster is not None:
         return list(cluster.gather(cluster.map(Search.run, given, pure=False)))
     if jobs > 1 and len(given) > 1:
-        # Threads of a parent that has run kernels must not be forked.
+        # spawn: a parent that has run kernels has threads, which must not be forked
         with ProcessPoolExecutor(min(jobs, len(given)), mp_context=get_context("spawn")) as pool:
             return list(pool.map(Search.run, given, chunksize=-(-len(given) // (4 * jobs))))
     return [search.run() for search in given]

@@ -1,8 +1,8 @@
-"""Table 2 of Liu and Grover, *A Performance Model for Warp Specialization Kernels* (arXiv 2506.11209), its columns as they should be.
+"""Table 2 of Liu and Grover, *A Performance Model for Warp Specialization Kernels* (arXiv 2506.11209), with corrected column headings.
 
-The headings of two columns are swapped in print. What is printed as "Measured" takes six values in 36 rows, depends on waves and
-stages alone and is the paper's own model; what is printed as "Predicted" varies with the size of the product inside one wave, as a
-measurement does; and the printed error divides by the column headed "Predicted".
+The headings of two columns are swapped in print. The column "Measured" has six values in 36 rows, depends only on waves and stages,
+and is the paper's own model; the column "Predicted" varies with the size of the product inside one wave, as a measurement does; and
+the printed error divides by the column headed "Predicted".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The best configuration of a space for a product on a machine: by trying all, or by z3 (``smt``), with the same result.
+"""The best configuration of a space for a product on a machine: by exhaustive search, or by z3 (``smt``), with the same result.
 
-Two goals. ``time``: the least total. ``waiting``: MATH warps wait for loads the least, in all waves together, which is what warp
-specialisation is for. Of configurations that are equal in one, the better in the other is taken, then the one with less shared
-memory, fewer warps, and smaller extents. Times are compared in whole femtoseconds, so that no rounding decides.
+There are two goals. ``time``: the least total. ``waiting``: the least time that MATH warps wait for loads, in all waves together,
+which is the purpose of warp specialisation. Ties are broken by the other goal, then by less shared memory, fewer warps, and smaller
+extents. Times are compared in whole femtoseconds, so that rounding has no influence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEMTOSECONDS = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The configurations of a space that fit, with stage times in whole femtoseconds and what the goals compare."""
+    """The feasible configurations of a space, with stage times in whole femtoseconds and the keys of the goals."""
 
     tilings: Tilings
     total: Integers
@@ -93,7 +93,7 @@ def candidates(problem: Problem, machine: Machine, parameters: Parameters, space
 def exhaustive(
     problem: Problem, machine: Machine, parameters: Parameters, space: TileSpace, goal: str
 ) -> Tiling | None:
-    """The best by trying all; ``None`` where none fits."""
+    """Return the best configuration by exhaustive search; ``None`` if none fits."""
     every = candidates(problem, machine, parameters, space)
     return every.tilings.at(int(every.order(goal)[0])) if len(every.tilings) else None
 

@@ -251,31 +251,33 @@ def _compared(
         return by_run
     pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
     left_open = _left_open(by_flow, graph) | waiting
-    agreed, apart, blocks_apart = _among_solutions(by_flow, by_run), 0, set[int]()
-    converging = False
+    agreed, apart, blocks_apart, converging = _among_solutions(by_flow, by_run), 0, set[int](), set[int]()
     for block in graph.blocks:
         warps, threads = ([blocks.get(block.index, 0) for blocks in pair] for pair in pairs)
         if agreed or block.index in left_open or (warps[0] == warps[1] and threads[0] == threads[1]):
             continue
-        if threads[0] == threads[1]:  # where lanes converge is up to the machine code
-            converging = True
+        if (
+            threads[0] == threads[1]
+        ):  # the same lanes in more or fewer groups: the machine code decides where lanes converge
+            apart += abs(warps[0] - warps[1]) * _size(block)
+            converging.add(block.index)
             continue
-        # by threads alone, no warp instruction is uncertain
+        # if only threads differ, no warp instruction is uncertain
         apart += (warps[0] != warps[1]) * max(warps) * _size(block)
         blocks_apart.add(block.index)
     if agreed:
         return replace(by_run, ways="flow and run")
     note = f"PTX counts give {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
-    if not blocks_apart:  # of blocks that are open, each by itself
-        return replace(by_run, notes=(note + _CONVERGING,)) if converging else by_run
+    if not blocks_apart and not converging:  # only blocks that the flow leaves open differ
+        return by_run
     least, greatest = sorted((by_flow.least, by_run.least))
     return replace(
         by_run,
         least=least,
         greatest=greatest,
         residue=min(1.0, apart / max(1, greatest)),
-        notes=(note,),
-        unsettled=frozenset(blocks_apart),
+        notes=(note if blocks_apart else note + _CONVERGING,),
+        unsettled=frozenset(blocks_apart | converging),
         apart=frozenset(blocks_apart),
     )
 

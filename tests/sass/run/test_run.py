@@ -714,7 +714,8 @@ def test_where_lanes_converge_is_up_to_the_machine_code() -> None:
     by_flow = counted({0: 4, 1: 4, 2: 2}, frozenset(), True)
     by_run = replace(counted({0: 4, 1: 4, 2: 3}, frozenset()), ways="run", notes=(), threads=by_flow.threads)
     both = _compared(by_flow, by_run, graph)
-    assert (both.ways, both.residue, both.unsettled, both.warps.blocks[2]) == ("run", 0.0, frozenset(), 3)
+    assert (both.ways, both.residue, both.unsettled, both.warps.blocks[2]) == ("run", 1 / 11, {2}, 3)
+    assert (both.least, both.greatest, both.apart) == (10, 11, frozenset())
     assert both.notes == (
         "PTX counts give 10 warp instructions, a run of the machine code 11: its lanes converge elsewhere than those of the PTX, "
         "and execute the same",

@@ -1,1 +1,1 @@
-"""One SM simulated on machine code: what its warps do is traced, then timed."""
+"""The simulation of one SM on machine code: the warps are traced, then their instructions are timed."""

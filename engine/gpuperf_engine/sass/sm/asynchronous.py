@@ -1,4 +1,4 @@
-"""Bulk and tensor copies of a launch: how much each kind of them moves, and how much of that comes from DRAM."""
+"""Bulk and tensor copies of a launch: the bytes that each kind of copy moves, and the share of them that comes from DRAM."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from .settings import SEEN_COPIES
 __all__ = ["BULK", "Copies", "Copying", "Moved", "Named", "ctas_of", "way_of"]
 
 LOAD, STORE, REDUCTION, PREFETCH, BETWEEN = range(5)
-#: in the form of a kind: its copies are of bytes, of which 16 · (form >> 16) are moved
+#: Flag in the form of a kind: a bulk copy, of 16 · (form >> 16) bytes.
 BULK = 1 << 8
 _MOST = 255
-#: bytes of a load of a lane, at most
+#: The widest load of a lane, in bytes.
 _WIDEST = 32
 _ROW = 8
 Place = tuple[int, int, int]
 
 
 def way_of(item: Decoded) -> int:
-    """From where to where a copy goes."""
+    """The direction of a copy."""
     words = item.opcode.split(".")
     if item.base in ("UTMAPF", "UBLKPF"):
         return PREFETCH
@@ -49,9 +49,9 @@ def way_of(item: Decoded) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A kind of copies: ``bytes`` in shared memory, ``sectors`` and ``requests`` (parts of 128 bytes) of global memory,
-    ``way``; ``lines`` of the whole tensor, 0 where that is not known. A CTA makes ``count`` of them; of those that CTAs
-    running at once make at the same time, the part ``distinct`` is of other bytes. ``key``: the tensor."""
+    """A kind of copies. ``bytes``: in shared memory; ``sectors`` and ``requests`` (of up to 128 bytes): in global memory; ``way``: the
+    direction; ``lines``: of the whole tensor, 0 if unknown; ``count``: copies of this kind that a CTA makes; ``distinct``: the share,
+    0 to 1, of the copies of concurrent CTAs that move different bytes; ``key``: identifies the tensor."""
 
     bytes: int
     sectors: int
@@ -65,8 +65,8 @@ class Moved:
 
 @dataclass(eq=False)
 class Named:
-    """Mbarriers and kinds of copies, numbered as the streams of all CTAs name them. ``sites``: of the trace, four bytes each,
-    and where those of a block begin (``firsts``)."""
+    """Mbarriers and kinds of copies, with one numbering for the streams of all CTAs. ``sites``: four bytes for each site of the trace;
+    ``firsts``: the first site of each block."""
 
     sites: NDArray[np.uint8]
     firsts: NDArray[np.uint32]
@@ -78,7 +78,7 @@ class Named:
     kind_count: int = 0
 
     def given(self) -> NDArray[np.uint64]:
-        """A ``Stream`` that goes on with these numbers."""
+        """A ``Stream`` that continues this numbering."""
         given = np.zeros(Stream.BYTES // 8, np.uint64)
         for place, array in (
             (Stream.SITES, self.sites), (Stream.FIRST_SITE, self.firsts), (Stream.MBARRIERS, self.mbarriers), (Stream.COPIES,
@@ -92,14 +92,14 @@ class Named:
         return given
 
     def keep(self, given: NDArray[np.uint64]) -> None:
-        """Takes over what was numbered."""
+        """Stores the numbers of mbarriers and kinds after a stream was made. Raises ``NotRun`` if there are too many."""
         self.mbarrier_count = int(given[Stream.MBARRIER_COUNT // 8])
         self.kind_count = int(given[Stream.COPY_COUNT // 8])
         if max(self.mbarrier_count, self.kind_count) >= _MOST:
             raise NotRun("its CTAs use more mbarriers, or kinds of copies, than are distinguished")
 
     def copies(self, warps: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-        """What warps copy: a row for each copy, its kind in front."""
+        """The copies of warps, a row for each; the first column is the kind."""
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
             runtime_addresses(("sm_copied",))["sm_copied"]
         )
@@ -115,20 +115,20 @@ class Named:
 
 @dataclass(eq=False)
 class Copies:
-    """Of a launch of which so many CTAs run at once. ``moved``: by number of the kind; ``mbarriers``: how many there are."""
+    """The copies of a launch for a given number of concurrent CTAs. ``moved`` is indexed by kind; ``mbarriers`` is the number of
+    mbarriers."""
 
     moved: tuple[Moved, ...] = ()
     mbarriers: int = 0
 
     def footprint(self, ctas: int) -> float:
-        """Bytes of global memory that ``ctas`` CTAs copy, each once."""
+        """Bytes of global memory that ``ctas`` CTAs copy, each byte counted once."""
         tensors = {item.key: item.lines for item in self.moved if item.lines}
         others = sum(item.bytes * item.count * item.distinct for item in self.moved if not item.lines)
         return float(sum(tensors.values()) * _LINE + others * ctas)
 
     def share(self, item: Moved, kept: bool, ctas: int) -> float:
-        """The part of what copies of a kind move that comes from DRAM, or goes there; ``kept``: L2 holds all that the launch
-        touches."""
+        """The share of the bytes of a kind that comes from DRAM or goes to it. ``kept``: the footprint of the launch fits in L2."""
         if item.way == BETWEEN:
             return 0.0
         if item.way in (STORE, REDUCTION):
@@ -139,7 +139,7 @@ class Copies:
         return item.distinct
 
     def records(self, shares: Sequence[float]) -> NDArray[np.uint64]:
-        """``Copy`` for each kind."""
+        """A ``Copy`` record for each kind."""
         table = np.zeros((len(self.moved) + 1, Copy.BYTES // 8), np.uint64)
         for row, item, share in zip(table, self.moved, shares):
             row[:6] = item.bytes, item.sectors, item.requests, item.way, round(65536 * share), 32768
@@ -149,7 +149,7 @@ class Copies:
 
 @dataclass(eq=False)
 class Copying:
-    """The copies of a launch, before it is known how many CTAs run at once. ``words``: what the CTAs of one cluster recorded."""
+    """The copies of a launch, independent of the number of concurrent CTAs. ``words``: the records of the CTAs of one cluster."""
 
     tracer: Tracer
     record: LaunchRecord
@@ -159,12 +159,12 @@ class Copying:
 
     @cached_property
     def each(self) -> list[NDArray[np.uint32]]:
-        """By warp what it copies."""
+        """The copies of each warp."""
         return [self.named.copies([words]) for cta in self.words for words in cta]
 
     def check(self, trace: Trace) -> None:
-        """Raises ``NotRun`` if what decides may be loaded from shared memory where copies write, or where what products leave is
-        stored: neither is carried out."""
+        """Raises ``NotRun`` if a load that decides about control flow or addresses may read shared memory that a copy, or a store of
+        the result of a matrix product, writes: the trace executes neither."""
         if trace.read is None:
             return
         kinds = self.named.kinds[: self.named.kind_count, Copy.KEY // 8 : Copy.FORM // 8 + 1].tolist()
@@ -184,13 +184,13 @@ class Copying:
 
     @property
     def of_inputs(self) -> bool:
-        """Whether tensor maps lie in global memory, so that what that held before the launch decides."""
+        """Whether tensor maps lie in global memory, so that the trace depends on its contents before the launch."""
         kinds = self.named.kinds[: self.named.kind_count]
         tensors = [int(row[Copy.KEY // 8]) for row in kinds if not int(row[Copy.FORM // 8]) & BULK]
         return any(key >> 32 != PARAMETERS for key in tensors)
 
     def of(self, running: int) -> Copies:
-        """With what is seen of the first copies of CTAs that run at once."""
+        """The copies, with the overlap that the first copies of ``running`` concurrent CTAs show."""
         plan, size = self.record.plan, self.record.plan.cluster_ctas
         wide, tall, deep = plan.clusters
         count = min(wide * tall * deep, max(1, running // size))
@@ -220,7 +220,7 @@ class Copying:
 
 
 def ctas_of(clusters: list[Place], size: Place) -> list[Place]:
-    """The CTAs of clusters, by rank."""
+    """The CTAs of clusters, ordered by rank."""
     ranks = [(x, y, z) for z in range(size[2]) for y in range(size[1]) for x in range(size[0])]
     return [(x * size[0] + a, y * size[1] + b, z * size[2] + c) for x, y, z in clusters for a, b, c in ranks]
 
@@ -258,7 +258,7 @@ def _moved(
 
 
 def _map_bytes(record: LaunchRecord, parameter_at: Callable[[int], int], low: int, high: int) -> bytes:
-    """The tensor map at an address, or at a place of the parameters."""
+    """The tensor map at an address in global memory or at an offset of the parameters."""
     if high == PARAMETERS:
         start = parameter_at(low)
         return record.plan.parameters[start : start + MAP_BYTES].ljust(MAP_BYTES, b"\0")

@@ -1,4 +1,4 @@
-"""Simulated launches in the cache of compiled code, under all that decides them."""
+"""Simulated launches in the cache of compiled code. The key holds everything that the result depends on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["assembled_resources", "timed_launch"]
 
 
 def assembled_resources(record: LaunchRecord, architecture: str) -> Resources:
-    """Registers, shared and local memory of a launch as ``ptxas`` assigns them. Raises ``MachineError``."""
+    """Registers, shared memory and local memory that ``ptxas`` assigns to a launch. Raises ``MachineError``."""
     kernel, shared = record.program.kernel, record.plan.dynamic_shared
     tool = find_tool("ptxas")
     name = cache.key(
@@ -45,8 +45,8 @@ def timed_launch(
     warm: bool,
     changed: Mapping[int, int] | None = None,
 ) -> Timed:
-    """``Traced.timed`` of a launch. Raises ``NotRun`` for what cannot be simulated, ``MachineError`` for what the assembler or the
-    disassembler cannot do."""
+    """``Traced.timed`` of a launch. Raises ``NotRun`` if the launch cannot be simulated, ``MachineError`` if ``ptxas`` or ``nvdisasm``
+    fails."""
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
         raise NotRun("its counters are the mean of different launches")
@@ -79,9 +79,9 @@ def timed_launch(
     return timed
 
 
-#: lists of records, each kept as a list of its fields
+#: Fields that are lists of records; each record is stored as a list of its fields.
 _ROWS: dict[str, type[Stalled] | type[Wait]] = {"instructions": Stalled, "waits": Wait}
-#: in place of a time: what memory held before the launch decides it too
+#: Stored instead of a time if the time depends on the contents of memory before the launch too.
 _OF_INPUTS = b"inputs"
 
 
@@ -90,7 +90,7 @@ def _fields(timed: Timed) -> dict[str, object]:
 
 
 def _rows(timed: Timed, name: str) -> list[tuple[object, ...]]:
-    """``asdict`` would copy every number of thousands of records."""
+    """Does not use ``asdict``, which would copy every number of thousands of records."""
     values = attrgetter(*(field.name for field in fields(_ROWS[name])))
     return [values(row) for row in getattr(timed, name)]
 

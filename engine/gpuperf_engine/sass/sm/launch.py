@@ -1,4 +1,4 @@
-"""A launch on one SM of a machine: traced once for an architecture, simulated with the numbers of each machine."""
+"""A launch on one SM of a machine: traced once for each architecture, simulated with the numbers of each machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .window import Window, window_of
 
 __all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
 
-#: units that are not simulated
+#: Opcodes of units that are not simulated.
 _UNKNOWN = frozenset([
     "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "UTCHMMA", "UTCIMMA",
     "UTCQMMA", "UTCOMMA", "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "STAS", "REDAS",
@@ -41,11 +41,11 @@ _UNKNOWN = frozenset([
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A machine instruction on the SM that was simulated: how often warps ``issued`` it, and clocks that they waited before, and that
-    it made warps wait (``waits.caused_by``), together. ``ptx``: the number of the PTX instruction (``assemble.instructions_of``);
-    ``unit``: as a machine description calls it. ``excess_lines``: those of global memory that its lanes touched beyond what
-    their bytes fill, ``excess_clocks``: of shared memory those of the unit that all memory instructions share beyond what they
-    need; ``again``: sectors that its CTA had touched before and L1 no longer had."""
+    """A machine instruction on the simulated SM. ``issued``: how often warps issued it; ``stalled``: clocks that warps waited before
+    it; ``caused``: clocks that warps waited because of it (``waits.caused_by``), both summed over warps. ``ptx``: the number of the
+    PTX instruction (``assemble.instructions_of``); ``unit``: its unit in a machine description. ``excess_lines``: lines of global
+    memory that its lanes touched beyond those that their bytes fill; ``excess_clocks``: of a shared memory instruction, clocks of the
+    shared LSU beyond those that its bytes need; ``again``: sectors that its CTA had touched before and L1 had evicted."""
 
     address: int
     text: str
@@ -61,10 +61,10 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """``cycles`` of the launch without its overhead; ``bounds``: cycles that each resource alone needs; ``instructions`` of what was
-    simulated, ``simulated`` many of the SM's ``ctas``, and the ``waits`` of its warps by position of these; ``strata``: how many
-    CTAs stand for all of a launch in which each does
-    something else, 0 for another."""
+    """``cycles``: of the launch without its overhead; ``bounds``: cycles that each resource alone needs; ``instructions``: of the
+    simulated CTAs; ``waits``: of the warps, whose positions index ``instructions``; ``simulated``: the number of CTAs simulated, of
+    the ``ctas`` of the SM; ``strata``: the number of sampled CTAs, if each CTA of the launch executes different instructions, else
+    0."""
 
     cycles: float
     bounds: dict[str, float]
@@ -77,20 +77,20 @@ class Timed:
 
 @dataclass(eq=False)
 class Traced:
-    """A launch for an architecture: its ``resources``, and what its CTAs do."""
+    """A launch for one architecture: its ``resources`` and the classes of its CTAs."""
 
     record: LaunchRecord
     assembly: Assembly
     graph: Graph
     classes: Classes
-    #: by group and number of CTAs that run at once: the same on all machines that hold so many
+    #: By group and number of concurrent CTAs. Machines that hold equally many CTAs share an entry.
     reuse: dict[tuple[int, int], Reuse] = field(default_factory=dict)
-    #: likewise rows of DRAM of a CTA: those that it does not share, or its part of them, and all
+    #: By group and number of CTAs that share a DRAM row: rows per CTA with sharing, and without.
     shared_rows: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
 
     @property
     def of_inputs(self) -> bool:
-        """Whether what memory held before the launch decides too."""
+        """Whether the result depends on the contents of memory before the launch too."""
         copying = self.classes.copying
         return self.classes.of_inputs or (copying is not None and copying.of_inputs)
 
@@ -106,13 +106,13 @@ class Traced:
         warm: bool,
         changed: Mapping[int, int] | None = None,
     ) -> Timed:
-        """On a machine, with so many CTAs on an SM at most, each with so much shared memory; ``warm``: L2 holds what the launch before
-        left there; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position."""
+        """The time on a machine with at most ``resident`` CTAs on an SM and ``shared_per_cta`` bytes of shared memory for each.
+        ``warm``: L2 holds what the previous launch left; ``changed``: changes of instructions (``sm_records.Change``), by position."""
         found = self._timed(numbers, resident, shared_per_cta, warm, changed)
         issued = sum(item.issued for item in found.instructions)
         if found.ctas >= resident or issued > MOST_INSTRUCTIONS_AGAIN:
             return found
-        # all run at once: no longer than on fewer SMs, each of which has one more of them
+        # All CTAs run at once. The launch takes no longer than on fewer SMs with one more CTA on each.
         size = self.record.plan.cluster_ctas
         clusters = -(-(self.record.plan.ctas // size) // (found.ctas + 1))
         fewer = replace(numbers, sm_count=clusters * size)
@@ -170,7 +170,7 @@ class Traced:
         start: int | None,
         clocks: int,
     ) -> Window:
-        """``clocks`` clocks of the SM from ``start`` on (``None``: in the middle of what is simulated of its CTAs); the others as
+        """``clocks`` clocks of the SM from ``start`` on (``None``: in the middle of the simulated CTAs). Other arguments as
         ``timed``."""
         plan = self.record.plan
         clusters, ctas = self._clusters(numbers), self._ctas(numbers)
@@ -203,7 +203,7 @@ class Traced:
         return window_of(operations, seen, start, start + clocks, each)
 
     def _clusters(self, numbers: SmNumbers) -> int:
-        """Clusters that run side by side: their CTAs run on SMs of their own."""
+        """Clusters that run concurrently. Each CTA of a cluster runs on its own SM."""
         return max(1, numbers.sm_count // self.record.plan.cluster_ctas)
 
     def _ctas(self, numbers: SmNumbers) -> int:
@@ -212,14 +212,15 @@ class Traced:
         return -(-(plan.ctas // plan.cluster_ctas) // self._clusters(numbers))
 
     def _used(self, numbers: SmNumbers) -> SmNumbers:
-        """With the fewest SMs of which the fullest has no more CTAs: that CTAs are dealt to further ones delays none of its own."""
+        """The numbers with the fewest SMs that do not raise the most CTAs on an SM: additional SMs do not slow down those that have
+        CTAs."""
         size = self.record.plan.cluster_ctas
         clusters = -(-(self.record.plan.ctas // size) // self._ctas(numbers))
         return replace(numbers, sm_count=min(numbers.sm_count, clusters * size))
 
     def _part(self, numbers: SmNumbers) -> float:
-        """Of what all CTAs touch in global memory, what those of the SM do, which is its part of L2 and DRAM: other SMs that have less
-        to do leave theirs to it. By CTAs alone where they copy."""
+        """The SM's share of the global memory accesses of all CTAs, which is its share of the L2 and DRAM bandwidth: SMs with less
+        work leave bandwidth to others. With bulk or tensor copies, the share is that of the CTAs."""
         ctas, classes, even = self._ctas(numbers), self.classes, self._ctas(numbers) / self.record.plan.ctas
         spaces = np.array([group.space == "global" for group in classes.groups] + [False])
         lines = np.array([spaces[item.groups].sum() for item in classes.classes], np.float64)
@@ -236,7 +237,7 @@ class Traced:
         return Copies() if copying is None else copying.of(resident * numbers.sm_count)
 
     def _memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
-        """What L1 holds, the SM's part of the rates, and how much of what it touches comes from DRAM."""
+        """The capacity of L1, the SM's share of the bandwidths, and the share of its accesses that comes from DRAM."""
         plan, part = self.record.plan, self._part(numbers)
         classes, typical = self.classes, self.classes.typical
         found: list[Reuse | None] = []
@@ -294,14 +295,14 @@ class Traced:
     def _rows(
         self, number: int, group: Group, share: float, numbers: SmNumbers, running: int, kept: bool
     ) -> float:
-        """Of the rows of DRAM that the SM wants for a group, of whose first touches a ``share`` comes from DRAM, the part that it
-        opens itself: CTAs that want a row together share it. L2 collects what is stored until there is no more room."""
+        """The share, 0 to 1, of a group's DRAM rows that the SM opens itself; CTAs that access a row while it is open share it.
+        ``share``: the part of the group's first touches that comes from DRAM. L2 holds stores until it is full."""
         plan, typical = self.record.plan, self.classes.typical
         sectors = typical.touched(number)
         if group.space != "global" or group.moves is None or not len(sectors) or not share:
             return 1.0
         whole = sum(len(typical.touched(other)) for other in range(len(self.classes.groups))) * _SECTOR
-        # CTAs start one after the other: as many meet at a row as start while it is open
+        # CTAs start one after another: those that start while a row is open share it.
         takes = numbers.turnaround + numbers.latencies["dram"] + running * whole / numbers.mixed
         meeting = max(1, int(running * min(1.0, numbers.row_open / takes)))
         if group.store:
@@ -314,7 +315,7 @@ class Traced:
         return min(1.0, once / max(1e-9, min(summed, share * lines)))
 
     def _scattered(self, number: int, running: int) -> Reuse:
-        """Of a group whose sectors do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""
+        """The reuse of a group whose sectors do not move with the CTAs: modelled as random draws from the arrays of the group."""
         plan, each = self.record.plan, self.classes.classes
         sectors = [item.touched(number) for item in each]
         mean = sum(map(len, sectors)) / len(sectors)
@@ -330,7 +331,7 @@ class Traced:
         return self.reuse[key]
 
     def _room(self, touched: NDArray[np.int64]) -> int:
-        """Sectors of the arrays that these lie in."""
+        """The number of sectors of the arrays that contain these sectors."""
         room = 0
         for start, size in self.record.plan.pointed_at:
             first, last = (at // _SECTOR % (1 << 29) for at in (start, start + max(1, size) - 1))
@@ -341,7 +342,7 @@ class Traced:
     def _bounds(
         self, operations: Operations, numbers: SmNumbers, memory: Memory, seen: Simulated, times: float
     ) -> dict[str, float]:
-        """Cycles that each resource needs for all CTAs of the SM, ``times`` what was seen."""
+        """Cycles that each resource needs for all CTAs of the SM; ``times``: the ratio of all CTAs to those simulated."""
         bounds = {"issue": seen.instructions / (numbers.parts * numbers.issue_rate)}
         bounds |= {unit: clocks / numbers.parts for unit, clocks in operations.occupied(seen.issued).items()}
         bounds |= {
@@ -391,7 +392,7 @@ def _instructions(operations: Operations, seen: Simulated) -> tuple[Stalled, ...
 
 
 def _parts_of_lsu(operations: Operations, seen: Simulated) -> dict[str, float]:
-    """Clocks of the unit that all memory instructions share, for shared memory and for L1."""
+    """Clocks of the LSU that all sub-partitions share, for shared memory and for L1."""
     kinds = operations.counted(Op.KIND, np.uint16)
     shared = kinds == Kind.SHARED
     through = (kinds >= Kind.LOAD) & (kinds <= Kind.COPY)
@@ -400,7 +401,7 @@ def _parts_of_lsu(operations: Operations, seen: Simulated) -> dict[str, float]:
 
 
 def _simulated(ctas: int, resident: int, instructions: int) -> int:
-    """How many of an SM's CTAs are simulated, of as many ``instructions`` each; those left out are whole waves."""
+    """The number of the SM's CTAs to simulate, each of ``instructions`` warp instructions. The rest is a whole number of waves."""
     instructions = max(instructions, START_INSTRUCTIONS)
     if ctas * instructions <= MOST_INSTRUCTIONS or ctas < 3 * resident:
         return ctas
@@ -409,8 +410,8 @@ def _simulated(ctas: int, resident: int, instructions: int) -> int:
 
 
 def further(seen: Simulated, resident: int) -> float:
-    """Clocks that a further CTA adds: what it issues, at the rate at which the SM issues between the end of the first wave and the
-    end of the first CTA that no other follows."""
+    """Clocks that a further CTA adds: its instructions at the issue rate between the end of the first wave and the end of the first
+    CTA that no other CTA replaces."""
     order = np.argsort(seen.finished, kind="stable")
     first, last = order[resident - 1], order[len(order) - resident]
     if first == last:
@@ -421,7 +422,8 @@ def further(seen: Simulated, resident: int) -> float:
 
 
 def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
-    """Raises ``NotRun`` for what cannot be simulated, ``MachineError`` for what the assembler cannot do."""
+    """Traces a launch, or returns its earlier trace. Raises ``NotRun`` if it cannot be simulated, ``MachineError`` if the assembler
+    fails."""
     kernel, plan = record.program.kernel, record.plan
     assembly = assemble(kernel, architecture)
     tracer = kernel.memo.get((Tracer, architecture, assembly.tool))

@@ -1,4 +1,4 @@
-"""What the simulation of an SM needs to know of a machine."""
+"""The numbers of a machine that the simulation of an SM needs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 __all__ = ["CODE_LINE", "CodeCaches", "SmNumbers"]
 
-#: instructions of 16 bytes in a line of code
+#: Instructions of 16 bytes in a line of code.
 CODE_LINE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CodeCaches:
-    """Caches of instructions: that of the SM, of ``icc_bytes`` in sets of ``ways`` lines of 128 bytes, and the next level, of
-    ``gcc_bytes``, 0 for none. ``ahead``: lines that are fetched ahead; ``gcc_rate`` and ``l2_rate``: bytes per clock that come from
-    the next level and from L2; ``gcc_latency``: clocks."""
+    """Instruction caches. ``icc_bytes``: the cache of the SM, in sets of ``ways`` lines of 128 bytes; ``gcc_bytes``: the next level, 0
+    if there is none; ``ahead``: lines that are prefetched; ``gcc_rate`` and ``l2_rate``: bytes per clock from the next level and from
+    L2; ``gcc_latency``: clocks."""
 
     icc_bytes: int
     ways: int
@@ -36,22 +36,23 @@ class CodeCaches:
 
 
 def _lines(size: int, ways: int) -> int:
-    """Whole sets of them."""
+    """Lines of a cache of ``size`` bytes, in whole sets."""
     return size // (16 * CODE_LINE) // ways * ways
 
 
 @dataclass(frozen=True, slots=True)
 class SmNumbers:
-    """Clocks are those of the SM. ``lanes``, ``pipes`` and ``latencies`` are as in ``machines.machine.Machine`` (``pipes``: its
-    ``shared_pipes``). ``queue``: memory instructions that a sub-partition holds; ``address_clocks``: between two of them at its
-    address unit, ``lsu_clocks``: at the unit that all share; ``wavefront_clocks``: of 128 bytes between the banks and the registers;
-    ``tag_rate``: lines per clock; ``l1_bytes``: with shared memory.
+    """Clocks are SM clocks. ``lanes``, ``pipes`` and ``latencies`` are as in ``machines.machine.Machine`` (``pipes``: its
+    ``shared_pipes``). ``queue``: memory instructions that a sub-partition queues; ``address_clocks``: clocks between two of them at
+    the address unit of the sub-partition; ``lsu_clocks``: clocks between two of them at the LSU that all sub-partitions share;
+    ``wavefront_clocks``: clocks in which 128 bytes pass between the banks and the registers; ``tag_rate``: lines per clock;
+    ``l1_bytes``: L1 and shared memory together.
 
-    Rates of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` or ``mixed``, fully from
-    this part of its bytes on that go the other way; ``cta_rate``:
-    CTAs started per clock. ``turnaround``: clocks of a CTA; ``l2_kept``: bytes of data up to which all are still in L2 when they
-    are used again, ``l2_lost``: from which on none are. ``row_rate``: rows of DRAM that are opened per clock, 0 where that is not
-    known; ``row_open``: clocks in which what else is wanted of a row finds it open.
+    Bandwidths of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` (only loads or only
+    stores) or ``mixed``, which applies in full if the smaller direction has at least the share ``fully_mixed`` of the bytes;
+    ``cta_rate``: CTAs started per clock. ``turnaround``: clocks between the end of a CTA and the start of the next; ``l2_kept``: the
+    largest footprint in bytes that L2 holds completely until it is used again; ``l2_lost``: the footprint from which on nothing is
+    left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open.
     """
 
     architecture: int

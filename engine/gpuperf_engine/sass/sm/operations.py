@@ -1,4 +1,4 @@
-"""Machine instructions as the simulation reads them (``jit.ir.sm_records.Op``)."""
+"""Machine instructions as records of the simulation (``jit.ir.sm_records.Op``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC"
 _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
 WIDTHS = {"64": 2, "128": 4, "256": 8}
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
-#: half the multiply-adds of an instruction are those of m16n8k8 in half precision
+#: Half of the multiply-adds of an m16n8k8 product of half precision.
 _PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
 
 
@@ -70,7 +70,8 @@ def _narrow(architecture: int) -> bool:
 
 
 class Operations:
-    """``table``: an ``Op`` for each instruction, by position; ``blocks``: a ``Block`` for each block. The arrays are read in place."""
+    """``table``: an ``Op`` for each instruction, by position; ``blocks``: a ``Block`` for each basic block. The simulation reads and
+    writes the arrays in place."""
 
     def __init__(self, graph: Graph, numbers: SmNumbers) -> None:
         self.numbers = numbers
@@ -78,7 +79,7 @@ class Operations:
         known = [accesses_of(item) for item in self.items]
         registers = [number for one in known for number in (*one.reads, *one.writes)]
         self.registers: NDArray[np.uint16] = np.array([*registers, 0], np.uint16)
-        # a warp whose code ends without EXIT is behind the last for a moment
+        # A warp whose code ends without EXIT is briefly at the position after the last instruction.
         self.table: NDArray[np.uint8] = np.zeros((len(self.items) + 1) * Op.BYTES, np.uint8)
         ports = list(_ports(graph, known))
         place = int(self.registers.ctypes.data)
@@ -86,7 +87,7 @@ class Operations:
             self._fill(position, item, accesses, ports[position], place)
             place += 2 * (len(accesses.reads) + len(accesses.writes))
         self._read_only_waits()
-        # the launch before left all lines of code that fits: there is nothing to look up
+        # If the code fits in the instruction cache, the previous launch left all of it there: no lookups are needed.
         if numbers.code is not None and len(self.items) > CODE_LINE * numbers.code.icc_lines:
             self._begin_lines(graph)
         start = int(self.table.ctypes.data)
@@ -97,8 +98,8 @@ class Operations:
         assert BlockRecord.BYTES == 16
 
     def _read_only_waits(self) -> None:
-        """A wait for bulk copies that have read their source (``.read``) is one that no ``CCTL`` follows: L2 need not have
-        answered."""
+        """Marks the waits for bulk copies that need only the sources to have been read (``.read``): no ``CCTL`` follows these waits,
+        and L2 need not have responded."""
         bases = [item.base for item in self.items]
         if "UTMACMDFLUSH" not in bases or "LDGSTS" in bases:
             return
@@ -108,7 +109,7 @@ class Operations:
                 words[Op.ARGUMENT // 8] |= np.uint64(self.numbers.latencies["l2"] << 8)
 
     def _begin_lines(self, graph: Graph) -> None:
-        """Where a warp may come to another line of code: where one begins, and where a block does."""
+        """Marks the positions where a warp may enter another line of code: the starts of lines and of basic blocks."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         places = np.union1d(
             np.arange(0, len(self.items), CODE_LINE), np.array([block.start for block in graph.blocks])
@@ -117,12 +118,13 @@ class Operations:
         rows[places, Op.LINE : Op.LINE + 4] = numbers[:, None].view(np.uint8)
 
     def counted(self, field: int, kind: type[np.unsignedinteger[Any]] = np.uint64) -> NDArray[Any]:
-        """A field of all instructions, numbers of a ``kind``."""
+        """A field of all instructions, as numbers of type ``kind``."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         return rows[:, field : field + np.dtype(kind).itemsize].copy().view(kind).reshape(-1)
 
     def occupied(self, issued: NDArray[np.uint64]) -> dict[str, float]:
-        """Clocks that instructions, issued so often, occupy each pipe; of two halves the mean, or the one where some must go."""
+        """Clocks for which each pipe is occupied by instructions that were issued ``issued`` times. Of a unit with two pipes: the
+        mean, or those of instructions that only one of them executes, if these are more."""
         table = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         pipes = table[:, Op.PIPE : Op.BUSY + 2].copy().view(np.uint16)
         clocks = issued.astype(np.float64) * pipes[:, 2]
@@ -136,7 +138,7 @@ class Operations:
         return occupied
 
     def reset(self) -> None:
-        """Nothing has been issued."""
+        """Clears the counters of a run."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         rows[:, Op.ISSUED : Op.STALLS + 8] = 0
         rows[:, Op.LINES : Op.AGAIN + 8] = 0
@@ -147,7 +149,7 @@ class Operations:
         return bool((self.counted(Op.KIND, np.uint16) == Kind.BARRIER).any())
 
     def change(self, changed: Mapping[int, int]) -> None:
-        """From now on something is otherwise (``Change``) at instructions, by position, and nothing at all others."""
+        """Sets the changes (``Change``) of instructions, by position, and clears all others."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         rows[:, Op.CHANGE : Op.CHANGE + 2] = 0
         for position, bits in changed.items():
@@ -169,12 +171,12 @@ class Operations:
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
 
     def _common(self, item: Decoded) -> bool:
-        """Whether all sub-partitions share the unit of an instruction, as it has fewer lanes than there are sub-partitions."""
+        """Whether all sub-partitions share the unit of an instruction, because it has fewer lanes than an SM has sub-partitions."""
         unit = unit_of(item, self.numbers.architecture)
         return unit not in ("lsu", "tma") and self.numbers.lanes.get(unit, 1.0) < 1.0
 
     def _pipe(self, item: Decoded) -> tuple[int, int, int]:
-        """Two pipes, and the clocks that one of them is occupied."""
+        """The two pipes that may execute the instruction, and the clocks for which it occupies one of them."""
         numbers, unit = self.numbers, unit_of(item, self.numbers.architecture)
         if unit == "lsu" or unit == "tma":
             return _PIPES.index("lsu"), NONE, 1
@@ -197,7 +199,7 @@ class Operations:
 
 
 def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
-    """The kind, the latency and the argument."""
+    """The kind, the latency and the argument of an instruction."""
     base, latencies = item.base, numbers.latencies
     shared, plain = latencies["shared"], latencies.get(unit_of(item, numbers.architecture), latencies["alu"])
     if item.predicate in NEVER:
@@ -231,8 +233,7 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
 
 
 def _words(item: Decoded) -> int:
-    """Words of 32 bits of a lane that an access moves, at least one; of matrices as many as their 8 rows of 16 bytes are
-    wavefronts."""
+    """32-bit words that an access moves per lane, at least one. For matrices: the number of wavefronts of their 8 rows of 16 bytes."""
     words = item.opcode.split(".")
     if item.base in ("LDSM", "STSM"):
         return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
@@ -240,7 +241,7 @@ def _words(item: Decoded) -> int:
 
 
 def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | None:
-    """Of what concerns warpgroups, mbarriers, copies and clusters."""
+    """The kind, the latency and the argument of an instruction of warpgroups, mbarriers, copies or clusters; ``None`` for others."""
     base, words = item.base, item.opcode.split(".")
     if base in _WARPGROUP:
         rows, columns = shape_of(item)
@@ -272,19 +273,20 @@ def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | N
 
 
 def _count(item: Decoded) -> int:
-    """Of a wait for groups how many may be left."""
+    """The number of groups that may still be pending when a wait ends."""
     count = read_operand(item.operands[1])
     return (count.value or 0) if isinstance(count, Immediate) else 0
 
 
 def shape_of(item: Decoded) -> tuple[int, int]:
-    """Rows and columns of a product of a warpgroup."""
+    """Rows and columns of a matrix product of a warpgroup."""
     rows, columns, *_ = item.opcode.split(".")[1].split("x")
     return int(rows), int(columns)
 
 
 def _barrier(item: Decoded) -> tuple[int, int, int]:
-    """The number of the barrier, and how many warps it waits for · 16; 0 for all that are left."""
+    """The kind, the latency and the argument of a barrier: its number, plus 16 times the number of warps that it waits for; 0 warps:
+    all of the CTA that have not ended."""
     values = [one.value or 0 for one in map(read_operand, item.operands) if isinstance(one, Immediate)]
     number = values[0] & 15 if values else 0
     warps = values[1] // 32 if len(values) > 1 else 0
@@ -292,11 +294,12 @@ def _barrier(item: Decoded) -> tuple[int, int, int]:
 
 
 def _pause(item: Decoded, numbers: SmNumbers) -> int:
-    """Clocks until the warp's next instruction: of branches what the assembler says, which is when the next one can be there."""
+    """Clocks until the next instruction of the warp. Of a branch: the stall count that the assembler encodes, which covers the
+    resolution of the branch."""
     if item.base in BRANCHES:
         return max(1, item.control.stall)
     if item.base in ("MEMBAR", "FENCE"):
-        # what threads of one CTA see of one another lies in shared memory or in the L1 of its SM
+        # Threads of one CTA communicate through shared memory or the L1 of their SM.
         if item.opcode == "FENCE.VIEW.ASYNC.S":
             return numbers.latencies["shared"]
         return numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"]
@@ -304,9 +307,9 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
 
 
 def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
-    """By position the clocks in which the two banks are read, each once a clock: of all registers, and of those that the instructions
-    of the warp before have not kept. Each bank keeps one register for each operand, until it is read for this operand again (Huerta et
-    al., "Dissecting and Modeling the Architecture of Modern GPU Cores", MICRO 2025, 5.3.1)."""
+    """For each position the clocks in which the two register banks are read, one register per bank and clock: without reuse, and with
+    the registers that earlier instructions of the warp have cached. Each bank caches one register for each operand slot, until that
+    slot reads the bank again (Huerta et al., "Dissecting and Modeling the Architecture of Modern GPU Cores", MICRO 2025, 5.3.1)."""
     for block in graph.blocks:
         kept: dict[tuple[int, int], int] = {}
         for position in range(block.start, block.end):

@@ -1,6 +1,4 @@
-"""Settings of the method: how much is simulated, and how the rest is worked out from it. Numbers of a machine are in its
-description.
-"""
+"""Settings of the method: how much is simulated, and how the rest is extrapolated. Numbers of a machine are in its description."""
 
 from __future__ import annotations
 
@@ -21,29 +19,29 @@ __all__ = [
 ]
 
 MOST_INSTRUCTIONS = 12_000_000
-"""Warp instructions of an SM up to which all of its CTAs are simulated: so many take a second or less."""
+"""If the CTAs of an SM execute at most this many warp instructions, all CTAs are simulated; this takes a second or less."""
 MOST_INSTRUCTIONS_AGAIN = 2_000_000
-"""Warp instructions of an SM up to which a launch whose CTAs all run at once is simulated on fewer SMs too."""
+"""A launch whose CTAs all run at once is also simulated on fewer SMs, up to this many warp instructions of an SM."""
 START_INSTRUCTIONS = 16
-"""Warp instructions that take as long to simulate as the start and the end of a CTA."""
+"""The start and the end of a CTA take as long to simulate as this many warp instructions."""
 MOST_WAVES = 8
-"""Waves of CTAs that are simulated at most where there are more instructions; two are in any case. On 50 launches of a prototype whose
-CTAs were all simulated too, further CTAs worked out from the third and fourth wave were off by 1.5 % in the mean, from the fifth to
-the eighth by 1.1 %."""
+"""The most waves of CTAs that are simulated of a longer launch; at least two are. On 50 launches of a prototype whose CTAs were
+also all simulated, CTAs extrapolated from the third and fourth wave had a mean error of 1.5 %, from the fifth to the eighth wave of
+1.1 %."""
 ALIKE_WAVES, ALIKE_PART = 6, 128
-"""Waves in a row that must take as long as the one before them, within a part (1 / n) of that, for the next ones to be left out: fewer
-may be alike by chance while CTAs still drift apart."""
+"""The next waves are skipped after this many consecutive waves that each differ from the wave before by at most 1 / n of its time.
+Fewer waves may agree by chance while CTAs still drift apart."""
 SAMPLE = 12
-"""CTAs that stand for all, evenly over the grid, where each does something else: what must be traced grows with them."""
+"""CTAs sampled evenly over the grid, if each CTA executes different instructions. The cost of the trace grows with them."""
 SEEN_COPIES = 4096
-"""Words that are recorded of CTAs that run at once, of each warp, to see which copies they share: some 50 copies, more than a pipeline
-has stages."""
+"""Words recorded of each warp of concurrent CTAs to find the copies that they share: about 50 copies, more than a pipeline has
+stages."""
 FIRST_CTAS, FIRST_WARPS = 4096, 1 << 14
-"""CTAs, and warps of them, whose first accesses are looked at where addresses do not move by steps along the axes of the grid: as many
-as run at once on all machines, but for CTAs of few warps."""
+"""CTAs, and warps of them, whose first accesses are examined if addresses are not linear in the position in the grid: as many as run
+at once on any machine, except for CTAs of few warps."""
 BEGINNING = 8192
-"""Words that each of these warps would record until it ends: some hundred blocks, beyond the first round of a loop over tiles."""
+"""Words that each of these warps records before it ends: some hundred blocks, more than the first iteration of a loop over tiles."""
 MOST_RUNS = 1_000_000
-"""Runs of lines, of all CTAs together, of which it is worked out how many are different; of more a part of each CTA's."""
+"""Runs of sectors, of all CTAs together, whose union is computed. Of more runs, a part of each CTA's is used."""
 MOST_EVENTS = 1 << 16
-"""Events of a window that are kept: more than a picture of it can show."""
+"""Events of a window that are kept, more than a picture of it can show."""

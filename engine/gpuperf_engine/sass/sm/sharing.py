@@ -1,7 +1,7 @@
-"""How much of what CTAs touch comes from DRAM: the sectors that CTAs running at once touch together, over the sum of what each does.
+"""The share of accesses that comes from DRAM: distinct sectors of concurrent CTAs over the sum of the sectors of each CTA.
 
-Addresses of a group of accesses move with the place of the CTA in the grid by the same bytes for each step along an axis, or, as where
-kernels work out themselves which part of their work is theirs, as is seen of the first CTAs.
+The addresses of a group of accesses are linear in the position of the CTA in the grid. If kernels compute the position of their work
+themselves, the offsets are those observed of the first CTAs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .settings import MOST_RUNS
 
 __all__ = ["ROW", "Group", "Reuse", "reuse_of", "rows_of"]
 
-#: words of 4 bytes in a sector
+#: 4-byte words in a sector.
 _WORDS = _SECTOR // 4
-#: bytes of a row of DRAM in a channel: of a page of HBM; those of GDDR6 are as long or longer
+#: Bytes of a DRAM row in a channel: of an HBM page; pages of GDDR6 have at least this size.
 ROW = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Accesses whose addresses move alike: ``space`` (global, local), whether they are stores, and words of 4 bytes by which they move
-    along each axis; ``None`` if they do not move so. ``seen``: those by which they are moved in each of the first CTAs of the grid
-    (int64), where steps along the axes do not say so; empty where they do."""
+    """Accesses whose addresses depend on the position of the CTA in the same way. ``space``: global or local; ``store``: whether they
+    are stores; ``moves``: the offset in 4-byte words for a step along each axis, ``None`` if addresses are not linear; ``seen``: the
+    observed offset (int64) of each of the first CTAs of the grid, empty if they are linear."""
 
     space: str
     store: bool
@@ -37,8 +37,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Of a group the sectors that the CTAs touch together and in sum, of those that run at once and of all. ``alike``: how many of the
-    CTAs that run at once touch the same in the same order, on average."""
+    """Sectors of a group: distinct ones (``once``) and the sum over CTAs (``summed``), of the concurrent CTAs and of all CTAs.
+    ``alike``: the mean number of concurrent CTAs that touch the same sectors in the same order."""
 
     once: int
     summed: int
@@ -47,10 +47,10 @@ class Reuse:
     alike: float = 1.0
 
     def behind(self, share: float, kept: float) -> float:
-        """Of the first touches that do not come from DRAM, where a ``share`` does, the part that waits for it all the same. CTAs that
-        start together and touch the same in the same order come to a line while L2 still asks DRAM for it: whoever finds it
-        there catches up with the one that had to wait, and then waits too. An array that fits into the ``kept`` bytes of L2
-        comes from DRAM while the first CTAs run."""
+        """The part of the first touches that hit in L2 but wait for DRAM; ``share`` of the first touches come from DRAM. CTAs that
+        start together and touch the same lines in the same order reach a line while L2 still waits for DRAM: a CTA that hits catches
+        up with the one that missed, and then waits as well. An array that fits into the ``kept`` bytes of L2 comes from DRAM while the
+        first CTAs run."""
         if self.alike <= 1.0 or share >= 1.0:
             return 0.0
         once = self.once_of_all * _SECTOR <= kept
@@ -59,7 +59,7 @@ class Reuse:
 
     @classmethod
     def drawn(cls, each: float, room: int, running: int, ctas: int) -> Reuse:
-        """CTAs that touch ``each`` so many of ``room`` sectors, whichever: the expected number of different ones among those drawn."""
+        """CTAs that each touch ``each`` random sectors of ``room``: the expected number of distinct sectors."""
 
         def once(summed: float) -> int:
             different = room * -math.expm1(summed * math.log1p(-1 / room)) if room > 1 else min(room, summed)
@@ -79,8 +79,8 @@ def reuse_of(
     seen: bytes = b"",
     room: int = 0,
 ) -> Reuse:
-    """``sectors``: numbers of those that one CTA touches; ``running``: CTAs that run at once, the first of the grid; ``seen``: as
-    ``Group`` has it; ``room``: sectors of the arrays that they are of, 0 if that is not known."""
+    """The reuse of a group. ``sectors``: those that one CTA touches; ``running``: the number of concurrent CTAs, the first of the
+    grid; ``seen``: as in ``Group``; ``room``: sectors of the arrays of the group, 0 if unknown."""
     ordered = np.unique(sectors)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     starts = ordered[np.concatenate([[0], breaks + 1])]
@@ -92,7 +92,7 @@ def reuse_of(
         count = min(count, len(moved))
         once, summed = _union(starts, ends, moved[:count])
         all_once, all_summed = _union(starts, ends, moved)
-        # of those that were not seen each adds as much as one that was
+        # Extrapolate linearly to the CTAs that were not observed.
         of_all = all_once * ctas // len(moved), all_summed * ctas // len(moved)
         of_all = min(of_all[0], room) if room else of_all[0], of_all[1]
     else:
@@ -109,7 +109,7 @@ def reuse_of(
 def rows_of(
     sectors: NDArray[np.int64], group: Group, grid: tuple[int, int, int], running: int
 ) -> tuple[float, float]:
-    """Rows of DRAM that so many CTAs touch together, divided by the CTAs, and those that each touches; arguments as ``reuse_of``."""
+    """Distinct DRAM rows of ``running`` CTAs, per CTA, and the rows that each CTA touches. Arguments as for ``reuse_of``."""
     ordered = np.unique(sectors)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     starts = ordered[np.concatenate([[0], breaks + 1])]
@@ -127,7 +127,7 @@ def rows_of(
 
 
 def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) -> NDArray[np.int64]:
-    """Words by which the sectors of each of the first CTAs are moved."""
+    """The offset in words of the sectors of each of the first CTAs."""
     index = np.arange(count, dtype=np.int64)
     return (
         index % grid[0] * moves[0]
@@ -139,9 +139,9 @@ def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) 
 def _union(
     starts: NDArray[np.int64], ends: NDArray[np.int64], moved: NDArray[np.int64], unit: int = _WORDS
 ) -> tuple[int, int]:
-    """Sectors (or other units, of so many words) that CTAs touch together and in sum, given the runs of sectors of one and by how many
-    words each is moved. Each touches as many as the one that was seen, though those that are not moved by whole sectors reach
-    into one more."""
+    """Distinct sectors of the CTAs, and the sum over CTAs, given the runs of sectors of one CTA and the offset in words of each CTA;
+    or other units of ``unit`` words. Each CTA counts as many sectors as the observed one, although an offset that is no multiple of a
+    sector touches one more."""
     factor = 1.0
     if len(starts) * len(moved) > MOST_RUNS:
         kept = max(1, MOST_RUNS // len(moved))

@@ -1,4 +1,4 @@
-"""The simulation of one SM, run: from classes of CTAs and operations to clocks."""
+"""Runs the simulation of one SM: from classes of CTAs and operations to clocks."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from .streams import Classes
 
 __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 
-#: stalls that there is room for: of each instruction, and besides
+#: Capacity of the table of stalls: records per instruction, and additional ones.
 _STALLS, _MORE_STALLS = 16, 4096
-#: a clock that no simulation comes to
+#: A clock that no simulation reaches.
 _NEVER = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Lines of 128 bytes that L1 holds; bytes per clock that an SM has of L2 and of DRAM; by number of the group the part (0 to 1)
-    of its first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move; of the other first touches
-    the part ``behind`` waits for what another SM has asked DRAM for. ``mixed``: from 0, where DRAM is only read or only written, to
-    1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no limit is known), ``rows``: by number of the group the part of
-    those it wants that it opens itself."""
+    """``l1_lines``: lines of 128 bytes that L1 holds; ``l2_rate`` and ``dram_rate``: bytes per clock available to the SM; ``shares``:
+    by group, the share (0 to 1) of first touches that comes from DRAM; ``copied``: by kind of copies, the share of their bytes that
+    does; ``behind``: by group, the share of the other first touches that waits for a DRAM access of another SM. ``mixed``: from 0,
+    where DRAM is only read or only written, to 1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no known limit);
+    ``rows``: by group, the share of its rows that the SM opens itself."""
 
     l1_lines: int
     l2_rate: float
@@ -65,8 +65,8 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """What warps waited for, one stall at each index: ``clocks`` and ``times`` of all warps, before the instruction at the position
-    ``at``; ``cause`` (``sm_records.Cause``), and the position of the instruction that they waited for, ``on``."""
+    """Stalls as parallel arrays. ``at``: the position of the instruction that was delayed; ``cause``: ``sm_records.Cause``; ``on``:
+    the position of the instruction that warps waited for; ``clocks`` and ``times``: summed over all warps."""
 
     at: NDArray[np.int64]
     cause: NDArray[np.int64]
@@ -77,12 +77,11 @@ class Stalls:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """``events``: a row of ``sm_records.Event`` for each of a window. ``cycles`` of the SM until all is done, data that are still
-    on their way included; ``ended``: when the last warp was,
-    ``finished``: when each CTA was, and ``progress`` the instructions issued by then; ``issued`` by position of the
-    instruction (its warps were on an SM for ``resident_clocks`` together), ``moved`` clocks of the unit that all memory
-    instructions share, and ``stalls``; sectors that moved; ``row_clocks`` in which DRAM opened rows; ``fetch_clocks`` in
-    which code came to the SM. ``skipped``: CTAs left out because waves repeat, in none of these but in ``skipped_cycles``."""
+    """``events``: a row of ``sm_records.Event`` for each event of a window. ``cycles``: until the SM has finished, including data in
+    flight; ``ended``: the end of the last warp; ``finished``: the end of each CTA, and ``progress`` the instructions issued until
+    then; ``issued``: by position of the instruction; ``resident_clocks``: clocks that warps were resident, summed; ``moved``: clocks
+    of the LSU that all sub-partitions share, by position; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks
+    in which code was fetched. ``skipped``: CTAs skipped because waves repeat; only ``skipped_cycles`` includes them."""
 
     cycles: int
     ended: int
@@ -117,10 +116,10 @@ def simulate(
     warps: int,
     window: tuple[int, int] | None = None,
 ) -> Simulated:
-    """Runs CTAs of these classes one after the other on an SM that holds ``resident`` of them, each of ``warps`` warps.
-    ``window``: the clocks, from one to before another, whose events are kept (of the first SM of a cluster).
+    """Runs CTAs of the classes ``ctas`` in order on an SM that holds ``resident`` CTAs of ``warps`` warps. ``window``: the clocks,
+    start to end, exclusive, whose events are kept (of the first SM of a cluster).
 
-    Raises ``NotRun`` if warps wait for one another for ever, or the machine is larger than there is room for.
+    Raises ``NotRun`` if warps deadlock, or the machine exceeds the limits of the simulation.
     """
     _check(numbers)
     resident = min(resident, len(ctas))
@@ -197,8 +196,8 @@ def _programs(classes: Classes) -> NDArray[np.uint64]:
 
 
 def _shares(memory: Memory) -> NDArray[np.uint64]:
-    """By group what comes from DRAM, what waits for what another SM has asked it for, and the part of its rows of DRAM that the SM
-    opens, in 65,536ths."""
+    """By group, in 65,536ths: the share that comes from DRAM, the share that waits for a DRAM access of another SM, and the share of
+    its DRAM rows that the SM opens."""
     parts = np.zeros((3, GROUPS), np.uint64)
     for row, known in zip(parts, (memory.shares, memory.behind, memory.rows)):
         row[: len(known)] = [round(65536 * share) for share in known]
@@ -206,10 +205,10 @@ def _shares(memory: Memory) -> NDArray[np.uint64]:
 
 
 def _clocks(numbers: SmNumbers) -> dict[int, int]:
-    """Units of the SM, and the clocks that they take."""
+    """Sizes of the units of the SM, and their latencies in clocks."""
     latencies = numbers.latencies
     shared = latencies["shared"]
-    # of the way from issue to use of what a copy brings, mbarrier and load of shared memory are simulated themselves
+    # A latency of bulk copies includes the mbarrier and the load from shared memory, which are simulated separately.
     behind = shared // 2 + shared
     return {
         Sm.PARTS: numbers.parts, Sm.QUEUE: numbers.queue, Sm.ADDRESS_CLOCKS: numbers.address_clocks,
@@ -225,7 +224,7 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
 
 
 def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
-    """What a sector costs on its way, and the lines of L1."""
+    """The cost of a sector at each level of memory, and the lines of L1."""
 
     def cost(bandwidth: float) -> int:
         return round(_SECTOR / bandwidth * (1 << FRACTION))
@@ -242,8 +241,8 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
 
 
 class _Load:
-    """The CTAs that an SM runs: room for ``resident`` of them, of so many lines and mbarriers each, and for ``warps`` warps; when each
-    was finished, and what had been issued by then."""
+    """The CTAs that an SM runs, with space for ``resident`` of them, for ``lines`` lines and ``mbarriers`` mbarriers of each, and for
+    ``warps`` warps; for each CTA its end and the instructions issued until then."""
 
     def __init__(
         self, ctas: NDArray[np.uint64], resident: int, warps: int, lines: int, mbarriers: int
@@ -277,7 +276,7 @@ def _simulated(
     stalls: Stalls,
     events: NDArray[np.uint64],
 ) -> Simulated:
-    """What the SMs of a cluster have become: that of one of them, on average, and until all of them are done."""
+    """The results of the SMs of a cluster: the mean of one SM, and the end of all."""
 
     def most_of(*fields: int) -> int:
         return int(max(sms[:, field // 8].max() for field in fields))
@@ -288,7 +287,7 @@ def _simulated(
     def counted(field: int) -> NDArray[np.uint64]:
         return operations.counted(field) // np.uint64(len(sms))
 
-    # stores, and loads that nothing waits for, are still under way when the last warp ends
+    # Stores, and loads without a use, are still in flight when the last warp ends.
     queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM, Sm.ROWS) >> FRACTION
     busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
     return Simulated(
@@ -307,7 +306,7 @@ def _simulated(
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
         lsu_clocks=max(busy),
-        # what is fetched ahead of the end is nobody's
+        # Lines prefetched beyond the end of the last warp do not count.
         fetch_clocks=min(most_of(Sm.FETCHING) >> FRACTION, most_of(Sm.ENDED)),
         skipped=int(sms[0, Sm.SKIPPED // 8]),
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
@@ -317,8 +316,7 @@ def _simulated(
 
 
 class _Code:
-    """The lines of code of a launch, and the caches of instructions of an SM, which hold what they do once the launch before has
-    executed all of it."""
+    """The code lines of a launch, and the instruction caches of an SM as the previous launch leaves them after executing all code."""
 
     def __init__(self, caches: CodeCaches | None, instructions: int) -> None:
         self.caches = caches
@@ -332,7 +330,7 @@ class _Code:
         self.behind = self._filled(caches.gcc_lines, caches.ways, Code.L15_HOLDS)
 
     def _filled(self, room: int, ways: int, holds: int) -> NDArray[np.uint64]:
-        """Numbers of the last lines that there is room for, set by set."""
+        """Fills a cache with the last lines that fit. Returns the line numbers by set."""
         sets = room // ways
         cells = np.zeros((sets, ways), np.uint64)
         if sets:
@@ -359,7 +357,7 @@ class _Code:
 
 
 def _stalls(records: NDArray[np.uint64], group: int) -> Stalls:
-    """Those of one SM of a cluster, on average."""
+    """The mean stalls of one SM of a cluster."""
     found = records[records[:, Stall.CLOCKS // 8] + records[:, Stall.TIMES // 8] > 0].astype(np.int64)
     why = found[:, Stall.WHY // 8]
     clocks, times = (found[:, field // 8] / group for field in (Stall.CLOCKS, Stall.TIMES))

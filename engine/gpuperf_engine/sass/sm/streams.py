@@ -1,4 +1,4 @@
-"""What the warps of a CTA of each class do, as the simulation reads it."""
+"""The instructions and accesses of the warps of each class of CTAs, as streams for the simulation."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _SPACES = {
 }
 _MOST_CLASSES = 6
 _LINE = 128
-#: lines of an access, at most
+#: The most lines of an access.
 _MOST_LINES = 128
-#: of a table of lines at first: 1 MiB
+#: The initial size of a table of lines: 1 MiB.
 _FIRST_CELLS = 1 << 16
-#: of a site: its data come from L2 past L1 (PTX, ``cp.async.cg``)
+#: Flag of a site: its data bypass L1 (PTX, ``cp.async.cg``).
 _PAST_L1 = 128
-#: of a site: registers are packed only where all lanes load the same. NVIDIA says of 7.0 to 7.5 that they are where neighbours do
-#: (docs/metrics.md)
+#: Flag of a site: registers are packed only if all lanes load the same. NVIDIA states for 7.0 to 7.5 that they are if neighbours do
+#: (docs/metrics.md).
 _ALONE, _NOT_PACKED = 64, 80
 Place = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """CTAs that do the same. ``stream``: of their warps, which begin at the addresses ``starts``; ``groups``: the number of the
-    group of each line that a CTA touches, ``lines`` the line, ``sectors`` those of it that are touched, a bit for each; ``rows`` the
-    number of the first line of each that lies in the same row of DRAM."""
+    """CTAs that execute the same. ``stream``: of their warps, which begin at the addresses ``starts``; for each line that a CTA
+    touches ``groups``: the number of its group; ``lines``: the line; ``sectors``: a bit for each touched sector; ``rows``: the index
+    of the first line in the same DRAM row."""
 
     stream: NDArray[np.uint32]
     starts: NDArray[np.int64]
@@ -65,7 +65,7 @@ class Class:
         object.__setattr__(self, "rows", firsts.astype(np.uint32)[of_line.reshape(-1)])
 
     def touched(self, group: int) -> NDArray[np.int64]:
-        """Numbers of the sectors that a CTA touches in a group of accesses, four of which are a line."""
+        """The sectors (four to a line) that a CTA touches in a group of accesses."""
         own = self.groups == group
         line, sector = np.nonzero(self.sectors[own][:, None] >> np.arange(4, dtype=np.uint8) & 1)
         touched: NDArray[np.int64] = self.lines[own][line] * 4 + sector
@@ -74,9 +74,10 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """``of_place``: the class by where a CTA lies along each axis: 0 first, 1 between, 2 last; of clusters that of its first
-    CTA by where the cluster lies, those of the others follow; empty where each class is a CTA that stands for as many of those beside
-    it. ``copying``: bulk and tensor copies; ``of_inputs``: what memory held before the launch decides too."""
+    """``of_place``: the class by position along each axis: 0 first, 1 between, 2 last. For clusters: the class of the first CTA by the
+    position of the cluster; those of the other CTAs follow. Empty if each class is a sampled CTA that represents an equal share of the
+    grid. ``copying``: bulk and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch
+    too."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -88,30 +89,30 @@ class Classes:
 
     @property
     def typical(self) -> Class:
-        """The one in the middle of the grid."""
+        """The class in the middle of the grid."""
         return self.classes[0 if self.of_place else len(self.classes) // self.cluster // 2 * self.cluster]
 
     @property
     def longest(self) -> int:
-        """The one that does the most; of clusters the first CTA of that."""
+        """The class with the longest streams; for clusters, that of the first CTA."""
         words = [len(item.stream) for item in self.classes]
         size = self.cluster
         return max(range(0, len(words), size), key=lambda first: sum(words[first : first + size]))
 
     def on_sm(self, ctas: int, step: int, first: int) -> NDArray[np.int64]:
-        """The classes of the ``first`` CTAs of an SM's, of which each is so many behind the one before in the grid. Those that stand
-        for all come in turn: any part of the CTAs is then of all of them."""
+        """The classes of the ``first`` of the ``ctas`` CTAs of an SM, which are ``step`` apart in the grid. If more CTAs run than were
+        sampled, the samples alternate, so that any prefix contains all of them."""
         numbers = np.arange(first, dtype=np.int64)
         if self.of_place:
             return self._of(numbers * step)
         count = len(self.classes) // self.cluster
         if ctas == 1 and self.of_inputs and self.copying is not None and self.copying.named.kind_count:
-            # the CTAs of a persistent kernel: the launch takes as long as the longest
+            # Persistent CTAs: the launch takes as long as the longest.
             return np.array([self.longest], np.int64)
         return (numbers % count if ctas > count else numbers * count // ctas) * self.cluster
 
     def shares(self) -> NDArray[np.float64]:
-        """The part of all CTAs, or clusters, that each class has."""
+        """The share of all CTAs, or clusters, that each class has."""
         count = len(self.classes) // self.cluster
         if not self.of_place:
             return np.full(count, 1 / count)
@@ -137,8 +138,8 @@ class Classes:
 
 
 def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
-    """Traces a CTA in the middle of the grid, its neighbours, and those at the edges, of a launch in clusters all CTAs of these; where
-    those inside differ, or loaded values decide, some all over the grid. Raises ``NotRun``."""
+    """Traces a CTA in the middle of the grid, its neighbours and the CTAs at the edges; for clusters, all of their CTAs. If inner CTAs
+    differ, or loaded values decide about control flow or addresses, samples CTAs of the whole grid. Raises ``NotRun``."""
     plan = record.plan
     count, grid = plan.cluster_ctas, plan.clusters
     x, y, z = (size // 2 for size in grid)
@@ -154,11 +155,11 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
         return _strata(tracer, record, [middle, *steps], moved, signs)
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
-    # of three or fewer along an axis all are looked at
+    # An axis of three or fewer CTAs is covered by the edges and the middle.
     inner: list[Place] = [
         (*middle[:axis], at, *middle[axis + 1 :])  # type: ignore[misc]
         for axis, size in enumerate(grid)
-        # no multiples of one another, as the rows of tiles may be that CTAs in a row go through
+        # Not multiples of one another: kernels that rasterise CTAs in rows of tiles repeat at multiples.
         for at in (size // 4, size * 3 // 7, size * 7 // 10, middle[axis] + signs[axis])
         if size > 3
     ]
@@ -166,7 +167,7 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     trace = tracer.trace(record, ctas_of(traced, plan.cluster), count)
     rows = trace.used.reshape(-1, count * plan.warps_per_cta).tolist()
     used = {place: tuple(row) for place, row in zip(traced, rows)}
-    # how accesses move is seen on the first CTAs of clusters
+    # Offsets of addresses are those of the first CTAs of clusters.
     ends = trace.last[::count]
     last = ends[[traced.index(place) for place in (middle, *steps)]]
     within = [(place, ends[traced.index(place)]) for place in inner]
@@ -195,8 +196,8 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
 def _strata(
     tracer: Tracer, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
 ) -> Classes:
-    """CTAs all over the grid, of a launch in clusters all CTAs of some; ``near``: the one in its middle and its neighbours, which tell
-    how addresses move."""
+    """Samples CTAs of the whole grid, all CTAs of a sampled cluster. ``near``: the CTA in the middle and its neighbours, which show
+    how addresses depend on the position."""
     plan = record.plan
     size, grid = plan.cluster_ctas, plan.clusters
     wide, tall, deep = grid
@@ -230,8 +231,8 @@ def _groups(
     moved: list[bool],
     signs: list[int],
 ) -> tuple[tuple[Group, ...], list[int]]:
-    """Groups of accesses, and the number of each site's. ``last``: of the CTA in the middle of the grid and its neighbours;
-    ``within``: of others, by place, which tell whether steps along the axes say where all are."""
+    """Groups of accesses, and the group of each site. ``last``: the accesses of the CTA in the middle of the grid and its neighbours;
+    ``within``: those of other CTAs, by position, which test whether addresses are linear in the position."""
     numbers: dict[Group, int] = {}
     of_site: list[int] = []
     ways: list[tuple[int, ...] | None] = []
@@ -270,15 +271,15 @@ def _bent(
     moves: tuple[int, ...],
     sizes: list[int],
 ) -> bool:
-    """Whether a CTA (or the first of a cluster, of such ``sizes``) does not access what steps along the axes say, seen from the one in
-    the middle."""
+    """Whether the accesses of a CTA (or the first of a cluster, of ``sizes`` CTAs) deviate from the linear prediction from the
+    middle."""
     known = (here != OFF) & (there != OFF)
     expected = sum((at - start) * size * each for at, start, size, each in zip(place, middle, sizes, moves))
     return bool((_signed(there[known], here[known]) != (expected + (1 << 31)) % (1 << 32) - (1 << 31)).any())
 
 
 def _signed(there: NDArray[np.uint32], here: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """By how many words one is behind the other."""
+    """The signed difference in words."""
     return (there - here).view(np.int32).astype(np.int64)
 
 
@@ -289,8 +290,8 @@ def _seen(
     straight: dict[int, tuple[int, ...]],
     sizes: list[int],
 ) -> dict[int, bytes]:
-    """By site ``Group.seen``, from what the first CTAs of the grid access first. Where a CTA has not come to a site by then, or its
-    warps are not moved alike, the steps along the axes stand."""
+    """``Group.seen`` by site, from the first accesses of the first CTAs of the grid. Where a CTA has not reached a site, or its warps
+    have different offsets, the linear prediction applies."""
     plan = record.plan
     wide, tall, deep = plan.grid
     count = min(wide * tall * deep, FIRST_CTAS, max(1, FIRST_WARPS // plan.warps_per_cta))
@@ -320,7 +321,7 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
             found.append(0)
             continue
         known = (last[0] != OFF) & (last[axis + 1] != OFF)
-        # those of a cluster, of which so many CTAs lie along the axis
+        # The offset between clusters, divided by the CTAs of a cluster along the axis.
         steps = np.unique((last[axis + 1] - last[0])[known]) // signs[axis]
         if len(steps) != 1:
             return None
@@ -329,7 +330,7 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
 
 
 def _named(tracer: Tracer, of_site: list[int]) -> Named:
-    """The sites of a trace as streams are made of them."""
+    """The sites of a trace in the form in which streams encode them."""
     listing, packs = tracer.graph.listing.instructions, tracer.number < _NOT_PACKED
     sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)
     for index, site in enumerate(tracer.sites):
@@ -354,12 +355,12 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
 
 def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
     """The streams of one traced CTA."""
-    # each word of a lane of local memory lies in a line of its own
+    # Each local word of a lane is in a line of its own.
     own = named.sites[named.sites[:, 0] == _SPACES["local"], 1]
     most = min(_MOST_LINES, 32 * int(own.max(initial=1)))
     accesses = sum(map(len, warps)) // 32 + 1
     largest = 1 << max(10, (2 * min(accesses * most, 1 << 22)).bit_length())
-    # a table with room for lines that no CTA touches costs more than to fill a small one first: its pages are cleared
+    # A table for all lines that are possible must be cleared, which costs more than to try a small table first.
     cells = min(largest, _FIRST_CELLS)
     while True:
         made = _class_within(named, warps, cells, accesses * max(64, most + 1))
@@ -371,7 +372,8 @@ def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
 
 
 def _class_within(named: Named, warps: list[NDArray[np.uint32]], cells: int, words: int) -> Class | None:
-    """The same with a table of so many cells, and room for so many words of accesses; ``None`` if the CTA touches more lines."""
+    """As ``class_of``, with a table of ``cells`` cells and room for ``words`` words of accesses; ``None`` if the CTA touches more
+    lines."""
     table = np.zeros((cells, 2), np.uint64)
     stream = np.zeros(words + sum(map(len, warps)) + 64 * len(warps) + 64, np.uint32)
     groups, sectors, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.uint8), np.zeros(cells, np.int64)

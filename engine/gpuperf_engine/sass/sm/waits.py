@@ -1,4 +1,4 @@
-"""What the warps of a simulated SM waited for, in the words of Nsight Compute, and which instructions made them wait."""
+"""The stalls of the warps of a simulated SM in the terms of Nsight Compute, and the instructions that cause them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _NAMES = {
     Cause.FETCH: "no_instruction",
     Cause.UNKNOWN: "unknown",
 }
-#: results that a scoreboard guards, though the instruction goes through no queue
+#: Opcodes whose results a scoreboard guards although they use no queue.
 _FROM_AFAR = frozenset(["S2R", "S2UR", "R2UR", "VOTEU", "LDC"])
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Clocks that the warps of an SM waited, ``times`` often, before the instruction at a position for that at another; of a barrier
-    ``on`` is what the last warp waited for or did in the meantime. ``cause`` as ``results.Stall``; ``selected``: a clock for each
-    instruction that was issued."""
+    """Clocks that warps waited, ``times`` times, before the instruction at ``at`` for the one at ``on``; at a barrier ``on`` is the
+    instruction that the last warp waited for or executed meanwhile. ``cause``: as ``results.Stall``; ``selected`` counts one clock for
+    each issued instruction."""
 
     at: int
     cause: str
@@ -49,7 +49,7 @@ class Wait:
 
 
 def waits_of(operations: Operations, seen: Simulated) -> tuple[Wait, ...]:
-    """By instruction, the longest first. The clocks of all are those for which warps were on the SM."""
+    """Waits by instruction, the longest first. Their clocks add up to those for which warps were resident on the SM."""
     items, stalls = operations.items, seen.stalls
     kinds, architecture = operations.counted(Op.KIND, np.uint16), operations.numbers.architecture
     found: dict[tuple[int, str, int], tuple[float, float]] = {
@@ -71,7 +71,7 @@ def waits_of(operations: Operations, seen: Simulated) -> tuple[Wait, ...]:
 def _mean_waits(
     at: NDArray[np.int64], cause: NDArray[np.int64], clocks: NDArray[np.float64], times: NDArray[np.float64]
 ) -> dict[int, float]:
-    """Clocks of a wait at each barrier."""
+    """The mean clocks of a wait at each barrier."""
     held = cause == Cause.BARRIER
     most = int(at.max(initial=0)) + 1
     waited, often = (np.bincount(at[held], amount[held], most) for amount in (clocks, times))
@@ -79,7 +79,7 @@ def _mean_waits(
 
 
 def name_of(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) -> str:
-    """Of a cause (``sm_records.Cause``), where it is waited for and for what, whose kind this is."""
+    """The name of a cause (``sm_records.Cause``) of a wait at ``at`` for ``on``, an instruction of the ``kind``."""
     if cause in _NAMES:
         return _NAMES[cause]
     if cause == Cause.RESULT:
@@ -101,7 +101,8 @@ def _of_result(on: Decoded, kind: int, architecture: int) -> str:
 
 
 def _space(item: Decoded) -> str:
-    """As ``causes.queue_cause`` has it; of what only goes through the queue, such as a shuffle, shared memory."""
+    """The state space as for ``causes.queue_cause``; ``shared`` for instructions such as shuffles that use the queue without accessing
+    memory."""
     if item.base == "LDGSTS":
         return "global"
     space = LOADS.get(item.base) or STORES.get(item.base) or "shared"
@@ -109,9 +110,9 @@ def _space(item: Decoded) -> str:
 
 
 def caused_by(operations: Operations, seen: Simulated) -> NDArray[np.float64]:
-    """By position the clocks for which an instruction makes warps wait, at whatever instruction: of a result all; of a pipe, of
-    the memory
-    queue and of register ports by the clocks for which it occupied them. None for ``not_selected``."""
+    """For each position, the clocks for which the instruction makes warps wait. Waits for a result count in full; waits for a pipe,
+    the memory queue or register ports are divided among instructions by the clocks for which these occupied them. ``not_selected``
+    does not count."""
     stalls, count = seen.stalls, len(operations.items)
     direct = np.isin(
         stalls.cause, (Cause.PIPE, Cause.QUEUE, Cause.PORTS, Cause.OTHERS, Cause.UNKNOWN), invert=True

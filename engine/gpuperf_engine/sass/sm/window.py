@@ -1,4 +1,4 @@
-"""What warps and units of a simulated SM do in a window of clocks."""
+"""The activity of warps and units of a simulated SM in a window of clocks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _POSITION = (1 << CAUSE_BIT) - 1
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """From one clock to before another a ``row`` does something for the instruction at a position: a warp (``0.3``: the third of
-    sub-partition 0) waits, by its cause, or issues (``selected``); a unit (``0 fma``: of sub-partition 0; ``lsu``, ``l2``,
-    ``dram``) works
-    (``busy``). ``on``: what is waited for."""
+    """Activity of a ``row`` from one clock to another, exclusive, for the instruction at a position. A warp (``0.3``: the third of
+    sub-partition 0) waits, by cause, or issues (``selected``); a unit (``0 fma``: of sub-partition 0; ``lsu``, ``l2``, ``dram``) is
+    ``busy``. ``on``: the instruction that is waited for."""
 
     row: str
     what: str
@@ -34,8 +33,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The clocks from ``start`` to before ``end`` of one SM, of ``clocks`` that were simulated. ``texts``: of the instructions, by
-    position."""
+    """The clocks ``start`` to ``end``, exclusive, of the ``clocks`` that one SM was simulated. ``texts``: instructions by position."""
 
     start: int
     end: int
@@ -45,7 +43,7 @@ class Window:
 
 
 def window_of(operations: Operations, seen: Simulated, start: int, end: int, each: int) -> Window:
-    """Of a simulation with that window; ``each``: places for warps in a sub-partition."""
+    """The window of a simulation; ``each``: warp slots of a sub-partition."""
     items, numbers = operations.items, operations.numbers
     kinds, busy = operations.counted(Op.KIND, np.uint16), operations.counted(Op.BUSY, np.uint16)
     bars: list[Bar] = []
@@ -78,7 +76,7 @@ def window_of(operations: Operations, seen: Simulated, start: int, end: int, eac
             add(row, cause, since, now, at, on or at)
             continue
         add(row, cause, since, min(ready, now), at, on)
-        # which of the rest is for a pipe, the queue or other warps is only summed up
+        # The simulation does not separate waits for a pipe, the queue or other warps within the window.
         add(row, "not_selected", max(since, ready), now, at, at)
         add(row, "selected", now, now + 1, at, at)
         if kinds[at] < Kind.SHARED:

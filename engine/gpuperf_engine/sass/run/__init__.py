@@ -1,1 +1,1 @@
-"""Running machine code: machine instructions as PTX that does the same, run by the engine on the inputs of a launch."""
+"""Runs machine code: translates machine instructions to equivalent PTX, which the engine runs on the inputs of a launch."""

@@ -1,4 +1,4 @@
-"""Machine instructions that read and write memory, or values of other lanes, and barriers."""
+"""Machine instructions that access memory, exchange values between lanes, or wait at barriers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__: list[str] = []
 _NARROW = {"U8": "u8", "S8": "s8", "U16": "u16", "S16": "s16"}
 _VECTORS = {"64": 2, "128": 4}
 _SPACES = {"LDG": "global", "STG": "global", "LDS": "shared", "STS": "shared", "LDL": "local", "STL": "local"}
-#: how caches treat the access, and what it may be reordered with: of no consequence for what is read and written
+#: Cache policies and memory ordering; neither changes the values that are loaded and stored.
 _HINTS = frozenset(
     [
         "E",
@@ -41,7 +41,7 @@ _HINTS = frozenset(
 
 
 def _form(op: Op) -> tuple[str, int]:
-    """The type and the elements of an access."""
+    """The type and the number of elements of an access."""
     for word in op.words:
         if word not in _HINTS and word not in _NARROW and word not in _VECTORS:
             raise NotRun(f"{op.item.opcode} has a modifier that is not known here")
@@ -89,7 +89,7 @@ def _store(op: Op, to: Writer) -> None:
 
 @opcodes("LDGSTS")
 def _copy(op: Op, to: Writer) -> None:
-    """From global to shared memory; zeros where a predicate behind the addresses does not hold."""
+    """A copy from global to shared memory; it fills with zeros where the predicate after the addresses is false."""
     _, count = _form(op)
     target, source, *flags = op.operands
     names = [to.fresh("r") for _ in range(count)]
@@ -159,7 +159,7 @@ def _operation(op: Op) -> tuple[str, str]:
     for word in op.words:
         if word not in _OPERATIONS and word not in _TYPES and word not in (*_HINTS, "RN", "FTZ", "POPC"):
             raise NotRun(f"{op.item.opcode} has a modifier that is not known here")
-    if "POPC" in op:  # as many as there are lanes
+    if "POPC" in op:  # Adds the number of lanes.
         return "add", "u32"
     name = next((word.lower() for word in op.words if word in _OPERATIONS), "")
     kinds = [_TYPES[word] for word in op.words if word in _TYPES]
@@ -176,7 +176,7 @@ _WINDOWS = {"S": "shared", "D": "shared::cluster", "L": "local", "G": "global"}
 
 @opcodes("QSPC")
 def _qspc(op: Op, to: Writer) -> None:
-    """Whether a generic address lies in a window: ``QSPC.E.S P0, RZ, [R4]``."""
+    """Whether a generic address is in a window: ``QSPC.E.S P0, RZ, [R4]``."""
     flag, target, place = op.operands
     window = _WINDOWS.get(op.words[-1])
     if window is None or not isinstance(target, Register) or not target.is_zero:
@@ -212,8 +212,8 @@ def _atomic(op: Op, to: Writer) -> None:
 
 
 def _compare_and_store(op: Op, to: Writer) -> None:
-    """``ATOMS.CAST.SPIN P0, [R4], R6, R7``: stores R7 where R6 is found, and whether it did: before Blackwell as 1 or 0 in a register.
-    ``ptxas`` writes it in loops, which lanes leave that did."""
+    """``ATOMS.CAST.SPIN P0, [R4], R6, R7``: compare-and-swap: stores R7 if the word equals R6. Reports success in a predicate, before
+    Blackwell as 1 or 0 in a register. ``ptxas`` emits it in loops, which successful lanes leave."""
     op.allow("CAST", "SPIN", "64", *_HINTS)
     first, *rest = op.operands
     if len(rest) == 4 and isinstance(first, Predicate) and first.number < 0:  # ATOM.E.CAST.SPIN PT, R9, …
@@ -278,7 +278,7 @@ def _vote(op: Op, to: Writer) -> None:
 
 @opcodes("ELECT")
 def _elect(op: Op, to: Writer) -> None:
-    """The first of the lanes that execute it."""
+    """The lowest of the lanes that execute the instruction."""
     flag, target, others = op.operands
     if not isinstance(target, Register) or not target.is_zero or to.predicate(others) != "%PT":
         raise NotRun(f"{op.item.text} is not known here")
@@ -313,7 +313,7 @@ _REDUCED = {
 
 @opcodes("REDUX", "CREDUX")
 def _redux(op: Op, to: Writer) -> None:
-    """``CREDUX.MINABS.F32.NAN UR9, R0``: without a type of unsigned integers, or of bits."""
+    """``CREDUX.MINABS.F32.NAN UR9, R0``: without a type the operands are unsigned integers, or bits."""
     op.allow(*_REDUCED, "S32", "U32", "F32", "NAN")
     names = [_REDUCED[word] for word in op.words if word in _REDUCED]
     name = names[0] if names else "and"
@@ -375,7 +375,7 @@ def _wait(op: Op, to: Writer) -> None:
     "ACQBULK", "LDGSTSBAR",
 )  # fmt: skip
 def _nothing(op: Op, to: Writer) -> None:
-    """Order and time: the engine's accesses are in order, and copies complete when they are issued."""
+    """These affect only order and time: the engine executes accesses in order and completes copies when they are issued."""
 
 
 _SPECIAL = {
@@ -386,7 +386,7 @@ _SPECIAL = {
     "SR_GEMASK": "%lanemask_ge",
     "SR_EQMASK": "%lanemask_eq",
     "SR_CgaCtaId": "%cluster_ctarank",
-    # which copy of the size of the cluster is loaded: all hold the same (``translate``)
+    # Selects one of several copies of the cluster size; all have the same value (``translate``).
     "SR_CgaSize": "0",
     "SR_CTAID.X": "%ctaid.x",
     "SR_CTAID.Y": "%ctaid.y",

@@ -1,4 +1,4 @@
-"""What a trace records of mbarriers and of bulk and tensor copies, and how code goes on that would wait."""
+"""What a trace records of mbarriers and of bulk and tensor copies, and how it replaces instructions that would wait."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ __all__ = [
     "without_waiting",
 ]
 
-#: words of a copy: the address in shared memory and the mbarrier, or the one that is read; the CTAs that it goes to, or its bytes /
-#: 16; the address of the map, or in global memory; and the coordinates
+#: Fields of a copy, one word each: its address in shared memory; the mbarrier, the destination's or the one that is read; the mask of
+#: CTAs of a multicast, or its bytes / 16; the address of the tensor map, or the address in global memory, in two words; the
+#: coordinates.
 FIELDS = SHARED, MBARRIER, MASK, LOW, HIGH, COORDINATES = range(6)
-#: the upper word of the address of the parameters
+#: The upper word of the address of the parameters.
 PARAMETERS = 0xFFFE0000
-#: the upper word of the state of an mbarrier: what waits for it waits for the phase in which the warp arrived
+#: The upper word of the state of an mbarrier. A wait with it waits for the phase in which the warp arrived.
 TOKEN = 0x40000000
 
 
 def recorded(item: Decoded) -> list[tuple[int, str]]:
-    """The operands of an instruction that are recorded, and as what."""
+    """The operands of an instruction that are recorded, each with its kind."""
     if item.base in COPIES:
         return [(0, "copy")]
     if item.base not in ("SYNCS", "ARRIVES") or "CCTL" in item.opcode:
@@ -40,7 +41,7 @@ def recorded(item: Decoded) -> list[tuple[int, str]]:
 
 
 def copy_fields(item: Decoded, to: Writer) -> dict[int, str]:
-    """By number of the field the register that holds it."""
+    """The register that holds each field of a copy, by number of the field."""
     first, second = (_uniform(item, place) for place in (0, 1))
     base, words = item.base, item.opcode.split(".")[1:]
 
@@ -84,7 +85,7 @@ def _uniform(item: Decoded, place: int) -> Register:
 
 
 def without_waiting(item: Decoded, to: Writer) -> bool:
-    """Writes an instruction that a trace carries out otherwise, if it is one: whether it was."""
+    """Writes an instruction that a trace executes differently. Returns whether it was one."""
     base = item.base
     if base in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
         raise NotRun("its control flow or addresses depend on results of products")

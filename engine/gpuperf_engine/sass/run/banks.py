@@ -1,4 +1,4 @@
-"""Where ``ptxas`` expects parameters and what describes a launch: constants of bank 0."""
+"""Constant bank 0: the offsets at which ``ptxas`` expects parameters and launch properties."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["BANKS", "NEW", "Bank", "places_of"]
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack,
-    what describes global memory, and the shapes of a cluster, of which there are two copies. ``ctas``: where the CTAs of a cluster
-    are counted, by their number, and that from which copies of it are indexed. ``pointer``: the generic address of the parameters,
-    ``inverse``: 1 / the shape of a cluster, in single precision; ``explicit``: whether the launch has clusters. ``windows``: where
-    the generic addresses of the windows of shared and local memory are, and the upper word of each. ``copies``: from where copies of
-    the shape of a cluster are indexed, and of what is ``inverse``."""
+    """Offsets in constant bank 0. ``parameters``: the first parameter; ``block`` and ``grid``: their shapes; ``stack``: the end of the
+    stack; ``memory``: the descriptor of global memory; ``clusters``: the two copies of the cluster shape; ``ctas``: the number of CTAs
+    of a cluster, first at its own offset, then at the base of an indexed load; ``pointer``: the generic address of the parameters;
+    ``inverse``: 1 / cluster shape in single precision; ``explicit``: whether the launch has clusters; ``windows``: the generic
+    addresses of the shared and the local window, with the upper word of each; ``copies``: the bases of indexed loads of the cluster
+    shape and of its inverse."""
 
     parameters: int
     block: int
@@ -52,7 +52,7 @@ NEW = Bank(
 
 
 def places_of(kernel: Function, start: int) -> list[int]:
-    """Of each parameter where it lies in bank 0: alignment counts from the beginning of that, not from the first parameter."""
+    """The offset of each parameter in bank 0. Alignment counts from the start of the bank, not from the first parameter."""
     places, end = [], start
     for item in kernel.params:
         places.append(-(-end // item.align) * item.align)

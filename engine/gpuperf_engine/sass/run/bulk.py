@@ -1,7 +1,7 @@
-"""Machine instructions that copy boxes of tensors and runs of bytes between shared and global memory.
+"""Machine instructions that copy boxes of tensors and ranges of bytes between shared and global memory.
 
-A copy is issued once, for the lanes that are there, whose uniform registers hold the same. ``ptxas`` takes lanes that may ask for
-different ones through a loop, one after the other.
+One active lane issues a copy: uniform registers have one value for all lanes. If lanes may issue different copies, ``ptxas`` emits a
+loop over the lanes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["once"]
 
 _AXES = re.compile(r"([1-5])D$")
 _ARRIVES = "mbarrier::complete_tx::bytes"
-#: what reductions of integers are called, and of what type
+#: Integer reductions, with their types.
 _REDUCTIONS = {
     "ADD": "add.u32",
     "AND": "and.b32",
@@ -51,7 +51,7 @@ def _word(to: Writer, first: Register, above: int) -> str:
 
 
 def once(to: Writer) -> None:
-    """Guards what follows so that the first of the lanes issues it for which the guard holds."""
+    """Adds to the guard that only the lowest lane for which it holds executes the following statements."""
     mask, there, below = to.fresh("r"), to.fresh("r"), to.fresh("r")
     to.line(f"activemask.b32 {there}")
     to.line(f"vote.sync.ballot.b32 {mask}, {to.guard.strip()[1:] or '%PT'}, {there}")
@@ -60,14 +60,14 @@ def once(to: Writer) -> None:
 
 
 def _known(op: Op, count: int, *words: str) -> None:
-    """Raises ``NotRun`` for other modifiers than these, or other operands than so many, where to keep what is copied apart."""
+    """Raises ``NotRun`` for other modifiers than ``words`` or another number of operands, not counting cache descriptors."""
     operands = [text for text in op.texts if not text.startswith("desc[")]
     if not {*op.words} <= {*words} or len(operands) != count:
         raise NotRun(f"{op.item.text} is not known here")
 
 
 def _axes(op: Op) -> tuple[int, list[str]]:
-    """The axes of a tensor, and the other modifiers."""
+    """The number of axes of a tensor, and the other modifiers."""
     axes = [int(match[1]) for word in op.words if (match := _AXES.match(word))]
     if len(axes) != 1:
         raise NotRun(f"{op.item.text} is not known here")
@@ -75,15 +75,15 @@ def _axes(op: Op) -> tuple[int, list[str]]:
 
 
 def _box(to: Writer, op: Op, axes: int, first: Register, start: int) -> str:
-    """The map of a tensor and coordinates, which begin at a register."""
+    """The operand of a tensor map and coordinates, which start at a register."""
     coordinates = ", ".join(_word(to, first, start + axis) for axis in range(axes))
     return f"[{to.wide(_uniform(op, 1))}, {{{coordinates}}}]"
 
 
 @opcodes("UTMALDG")
 def _load(op: Op, to: Writer) -> None:
-    """``UTMALDG.2D.MULTICAST [UR8], [UR4], UR6``: UR8 and UR9 are the place and the mbarrier, coordinates follow; the CTAs that
-    it goes to are the upper half of UR6."""
+    """``UTMALDG.2D.MULTICAST [UR8], [UR4], UR6``: UR8 is the address in shared memory, UR9 the mbarrier, and coordinates follow; the
+    upper half of UR6 is the mask of destination CTAs."""
     axes, others = _axes(op)
     _known(op, 2 + len(others), f"{axes}D", "MULTICAST")
     first = _uniform(op, 0)
@@ -153,19 +153,19 @@ def _reduce_bytes(op: Op, to: Writer) -> None:
 
 @opcodes("UTMACMDFLUSH")
 def _flush(op: Op, to: Writer) -> None:
-    """Waits are ``DEPBAR``: here copies have ended before that."""
+    """``DEPBAR`` waits for copies; here they have completed by then."""
     to.do("cp.async.bulk.commit_group")
     to.do("cp.async.bulk.wait_group 0")
 
 
 @opcodes("UTMAPF", "UBLKPF", "UTMACCTL")
 def _ahead(op: Op, to: Writer) -> None:
-    """What is brought into a cache, or kept out of it, changes nothing that is computed."""
+    """Prefetches and eviction hints change no values."""
 
 
 @opcodes("STAS")
 def _signalling_store(op: Op, to: Writer) -> None:
-    """``STAS.64 [R6.64], R4``: R6 is the place in the cluster, R7 the mbarrier there."""
+    """``STAS.64 [R6.64], R4``: R6 is the address in the cluster, R7 the mbarrier there."""
     place, source = op.operands
     count = {(): 1, ("64",): 2, ("128",): 4}.get(op.words)
     if not isinstance(place, Address) or len(place.parts) != 1 or place.offset or count is None:

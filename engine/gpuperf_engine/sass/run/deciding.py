@@ -1,4 +1,4 @@
-"""Whether approximate results decide what machine code executes, and whether results differ only as they may."""
+"""Whether approximate results affect control flow or addresses, and whether results differ only by rounding."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..listing import Decoded
 
 __all__ = ["approximations_decide", "computes_halves", "rounded_otherwise"]
 
-#: opcodes whose results no document defines to the last bit; additions and products are those of IEEE 754
+#: Opcodes whose results no document defines to the last bit; sums and products follow IEEE 754.
 _APPROXIMATE = frozenset(["MUFU", "HMMA", "HGMMA", "QMMA", "DMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA", "QGMMA"])
 _ROUNDINGS = frozenset(["rn", "rz", "rm", "rp"])
-#: functions that ``ptxas`` writes for what is defined to the last bit: ``$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath``
+#: Functions that ``ptxas`` emits for operations defined to the last bit: ``$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath``.
 _DEFINED_FUNCTION = re.compile(r"\$__cuda_sm\w\w_(?:(?:div|rem)_[us]64|(?:div|(?:dbl)?rcp|d?sqrt)_r[nzdu]_)")
-#: of a value, or of the mean of an array: how far results that were rounded otherwise may be apart
+#: The largest difference due to rounding, relative to the value or to the mean magnitude of the array.
 _APART = 2.0**-6
 
 
@@ -32,11 +32,11 @@ def approximations_decide(
     positions: Mapping[int, int],
     instructions: Sequence[Instruction],
 ) -> bool:
-    """Whether where control goes, an address, or in which lanes memory is accessed depends on what a GPU may compute otherwise.
+    """Whether control flow, an address, or the lanes that access memory depend on a result that a GPU may round differently.
 
-    ``program``: the machine code, ``items``, as PTX, ``positions``: by its line that of the machine instruction; ``instructions``: the
-    PTX that the machine code was made of. Divisions, reciprocals and roots whose results are defined to the last bit, whatever the
-    reciprocal in them is rounded to, are none.
+    ``program`` is the machine code ``items`` as PTX; ``positions`` maps its lines to positions of machine instructions;
+    ``instructions`` is the PTX that the machine code was compiled from. Divisions, reciprocals and square roots with results defined
+    to the last bit do not count, however their initial reciprocal is rounded.
     """
     approximate = {number for number, item in enumerate(items) if _is_approximate(item, instructions)}
     if not approximate:
@@ -55,7 +55,7 @@ def _is_approximate(item: Decoded, instructions: Sequence[Instruction]) -> bool:
     return not of_integers and not (name in ("div", "rcp", "sqrt") and _ROUNDINGS.intersection(words))
 
 
-#: bytes of a number, how it is read, and the least that is normal
+#: Bytes of a number, how it is read, and the smallest normal number.
 _KINDS: tuple[tuple[int, Callable[[NDArray[np.uint8]], NDArray[np.floating[Any]]], float], ...] = (
     (4, lambda raw: raw.view(np.float32), 2.0**-126),
     (8, lambda raw: raw.view(np.float64), 2.0**-1022),
@@ -65,8 +65,8 @@ _KINDS: tuple[tuple[int, Callable[[NDArray[np.uint8]], NDArray[np.floating[Any]]
 
 
 def rounded_otherwise(one: NDArray[np.uint8], other: NDArray[np.uint8], *, halves: bool) -> bool:
-    """Whether two arrays of bytes hold numbers of one type in floating point that are as good as the same. ``halves``: also of
-    16 bits, as which small integers might be read."""
+    """Whether two arrays of bytes hold floating-point numbers of one type that agree up to rounding. ``halves``: 16-bit types are
+    tried too, as which small integers might be misread."""
     return np.array_equal(one, other) or any(
         one.size % size == 0 and _near(read(one), read(other), least)
         for size, read, least in _KINDS
@@ -75,14 +75,14 @@ def rounded_otherwise(one: NDArray[np.uint8], other: NDArray[np.uint8], *, halve
 
 
 def computes_halves(items: Iterable[Decoded]) -> bool:
-    """Whether machine code makes numbers in floating point of 16 bits."""
+    """Whether machine code computes 16-bit floating-point numbers."""
     return any(
         item.base in ("F2FP", "HADD2", "HMUL2", "HFMA2") and "HFMA2.MMA" not in item.opcode for item in items
     )
 
 
 def _near(one: NDArray[np.floating[Any]], other: NDArray[np.floating[Any]], least: float) -> bool:
-    """Small integers are subnormal numbers: those must be the same."""
+    """Small integers, read as floating-point numbers, are subnormal: these must be equal."""
     with np.errstate(all="ignore"):
         x, y = (np.asarray(item, np.float64) for item in (one, other))
         finite = np.isfinite(x) & np.isfinite(y)

@@ -1,4 +1,4 @@
-"""Machine instructions on numbers in floating point, and conversions."""
+"""Machine instructions on floating-point numbers, and conversions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .writer import NotRun, Op, Writer, opcodes
 __all__ = ["COMPARES"]
 
 _ROUNDINGS = {"RN": "rn", "RM": "rm", "RP": "rp", "RZ": "rz"}
-#: of numbers in floating point
+#: Floating-point types.
 COMPARES = frozenset(
     ["EQ", "NE", "LT", "LE", "GT", "GE", "EQU", "NEU", "LTU", "LEU", "GTU", "GEU", "NUM", "NAN"]
 )
@@ -25,13 +25,13 @@ def _flush(op: Op) -> str:
     return ".ftz" * ("FTZ" in op) + ".sat" * ("SAT" in op)
 
 
-#: 2ⁿ as a number in double precision
+#: 2ⁿ in double precision.
 _SCALES = {f"{word}{1 << n}": 1023 + (n if word == "M" else -n) << 52 for word in "MD" for n in (1, 2, 3)}
 
 
 @opcodes("FADD", "FMUL", "FFMA")
 def _single(op: Op, to: Writer) -> None:
-    """``FMUL.D2``: the product / 2, rounded once; ``M2``: times 2."""
+    """``FMUL.D2``: half of the product, rounded once; ``M2``: twice the product."""
     op.allow("FTZ", "SAT", *_ROUNDINGS, *_SCALES)
     target, *sources = op.operands
     name = {"FADD": "add", "FMUL": "mul", "FFMA": "fma"}[op.base]
@@ -39,7 +39,7 @@ def _single(op: Op, to: Writer) -> None:
     values = [to.real(item) for item in sources]
     if scales and op.base != "FMUL":
         raise NotRun(f"{op.item.text} is not known here")
-    if scales:  # in double precision the product, and what it is scaled by, are exact
+    if scales:  # The product of two singles and its scaling are exact in double precision.
         wide = [to.q(f"cvt{_flush(op).replace('.sat', '')}.f64.f32", value) for value in values]
         product = to.q("mul.rn.f64", to.q("mul.rn.f64", *wide), f"0d{scales[0]:016X}")
         to.put(target, to.r(f"cvt.{_rounding(op)}{_flush(op)}.f32.f64", product))
@@ -47,14 +47,14 @@ def _single(op: Op, to: Writer) -> None:
     to.compute(target, f"{name}.{_rounding(op)}{_flush(op)}.f32", *values)
 
 
-#: of two numbers which halves a selector takes, the upper first: ``R4.F32x2.LO_HI`` are R4 and R5 exchanged
+#: The halves that a selector takes, the upper one first: ``R4.F32x2.LO_HI`` swaps R4 and R5.
 _HALVES = {"HI_LO": (0, 1), "LO_HI": (1, 0), "HI_HI": (1, 1), "LO_LO": (0, 0)}
 
 
 @opcodes("FADD2", "FMUL2", "FFMA2")
 def _two_singles(op: Op, to: Writer) -> None:
-    """``FFMA2 R18, R4.F32x2.HI_LO, R8.F32x2.HI_LO.NP, UR6.F32``: two numbers, in registers one behind the other, or twice one; ``NP``:
-    the upper one is negated."""
+    """``FFMA2 R18, R4.F32x2.HI_LO, R8.F32x2.HI_LO.NP, UR6.F32``: two numbers in consecutive registers, or one number twice; ``NP``
+    negates the upper one."""
     op.allow("FTZ", *_ROUNDINGS)
     target, *sources = op.operands
     name = {"FADD2": "add", "FMUL2": "mul", "FFMA2": "fma"}[op.base]
@@ -69,7 +69,7 @@ def _two_singles(op: Op, to: Writer) -> None:
 
 
 def _one_of_two(op: Op, to: Writer, operand: Operand | None, upper: int) -> str:
-    if isinstance(operand, Immediate):  # both are it
+    if isinstance(operand, Immediate):  # the same for both halves
         return to.real(operand)
     if not isinstance(operand, (Register, Constant)):
         raise NotRun(f"{op.item.text} is not known here")
@@ -91,7 +91,7 @@ def _one_of_two(op: Op, to: Writer, operand: Operand | None, upper: int) -> str:
 
 @opcodes("FHADD")
 def _half_and_single(op: Op, to: Writer) -> None:
-    """``FHADD R27, R27.H0_H0, -R10``: a number of 16 bits, the low one of a register if nothing is said, and a single."""
+    """``FHADD R27, R27.H0_H0, -R10``: a 16-bit number, the lower half of a register without a selector, and a single."""
     op.allow()
     target, half, single = op.operands
     words = half.words if isinstance(half, Register) else ("",)
@@ -161,8 +161,8 @@ def _setp(op: Op, to: Writer) -> None:
 
 
 def _which(op: Op, to: Writer) -> None:
-    """``DSETP.MIN.AND P0, P1, R2, R4, PT``: whether the lesser is the first, and whether neither is a number: what ``ptxas`` makes of
-    ``min.f64`` then selects by the one, and makes a quiet NaN by the other."""
+    """``DSETP.MIN.AND P0, P1, R2, R4, PT``: whether the first operand is the minimum, and whether both are NaN. From ``min.f64``
+    ``ptxas`` generates a selection by the first predicate and a quiet NaN by the second."""
     first, second, a, b, combined = op.operands
     if to.predicate(combined) != "%PT":
         raise NotRun(f"{op.item.text} is not known here")
@@ -220,7 +220,7 @@ def _mufu(op: Op, to: Writer) -> None:
 
 
 def _angle(to: Writer, source: Operand | None, turns: str) -> str:
-    """The angle in radians of so many turns: what was multiplied by 1 / 2π to get them, if that is known."""
+    """The angle in radians for a number of turns: the operand that was multiplied by 1 / 2π, if it is known."""
     angle = to.r("mul.rn.f32", turns, "0f40C90FDB")
     if not isinstance(source, Register) or source.absolute or source.negated:
         return angle
@@ -231,11 +231,12 @@ def _angle(to: Writer, source: Operand | None, turns: str) -> str:
 
 @opcodes("FCHK")
 def _fchk(op: Op, to: Writer) -> None:
-    """Whether a division must go its slow way. Where that begins is not documented: it goes there if either is zero, subnormal or not
-    finite, and does not if no step comes near the ends of the range of exponents. What lies between is not known.
+    """Whether a division takes its slow path. The condition is not documented. The slow path is taken if either operand is zero,
+    subnormal or not finite; it is not taken if no step comes near the limits of the exponent. Between these, the result is unknown.
 
-    Dividends of zero go there: the fast way ends with ``FFMA`` onto +0 and so loses the sign of −0, which ``div.rn`` keeps, and the
-    slow way has branches of its own for a dividend that is zero or subnormal where the divisor is neither."""
+    Zero dividends take it: the fast path ends with ``FFMA`` onto +0 and loses the sign of −0, which ``div.rn`` keeps, and the slow
+    path has branches for a zero or subnormal dividend with a normal divisor.
+    """
     op.allow("DIVIDE")
     flag, a, b = op.operands
     exponents = [to.r("bfe.u32", to.real(item), 23, 8) for item in (a, b)]
@@ -328,7 +329,7 @@ def _f2i(op: Op, to: Writer) -> None:
     target, source = op.operands
     flush = ".ftz" * ("FTZ" in op)
     value = _read_real(to, source, real)
-    if real == "BF16":  # as a single it is the same number
+    if real == "BF16":  # The same number as a single.
         value = to.r("cvt.f32.bf16", value)
         real = "F32"
     convert = f"cvt.{rounding}{flush}.{kind.lower()}.{real.lower()}"
@@ -377,7 +378,7 @@ def _f2fp(op: Op, to: Writer) -> None:
 
 
 def _two_bytes(op: Op, to: Writer) -> None:
-    """``F2FP.F16.E4M3.UNPACK_B R0, R1.H1``: two numbers of eight bits, in one half of a register, as halves."""
+    """``F2FP.F16.E4M3.UNPACK_B R0, R1.H1``: converts two 8-bit numbers in one half of a register to halves."""
     op.allow("F16", "E4M3", "E5M2", "UNPACK_B")
     target, source = op.operands
     if not isinstance(source, Register) or not {*source.words} <= {"H0", "H1"} or "F16" not in op:

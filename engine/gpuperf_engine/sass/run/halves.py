@@ -1,4 +1,4 @@
-"""Machine instructions on pairs of numbers of 16 bits."""
+"""Machine instructions on pairs of 16-bit floating-point numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _half(op: Op, to: Writer) -> None:
 
 
 def _merged(sources: Sequence[Operand | None]) -> list[Operand | None]:
-    """The operands with one for the two halves of a number in the code."""
+    """The operands, with the two halves of an immediate merged into one."""
     merged: list[Operand | None] = []
     for item in sources:
         if not (isinstance(item, Immediate) and merged and isinstance(merged[-1], Immediate)):
@@ -38,7 +38,7 @@ def _merged(sources: Sequence[Operand | None]) -> list[Operand | None]:
 
 
 def _half_to_single(op: Op, to: Writer, target: Operand | None, sources: Sequence[Operand | None]) -> None:
-    """``HADD2.F32 R0, -RZ, R1.H0_H0``: the low half of a sum as a single; what ``ptxas`` adds to is −0."""
+    """``HADD2.F32 R0, -RZ, R1.H0_H0``: the lower half of a sum as a single; ``ptxas`` adds −0."""
     if op.base != "HADD2" or "BF16_V2" in op or not all(isinstance(item, Register) for item in sources):
         raise NotRun(f"{op.item.text} is not known here")
     halves = [to.h("cvt.u16.u32", _pair_of_halves(to, item)) for item in sources]
@@ -65,7 +65,7 @@ def _pair_of_halves(to: Writer, operand: Operand | None) -> str:
 
 
 def _compared_halves(op: Op, to: Writer, words: list[str], sources: list[Operand | None]) -> list[str]:
-    """For the low and the high half whether the comparison holds: as singles they are the same numbers."""
+    """The results of the comparison for the lower and the upper half, compared as singles, which represent the same numbers."""
     bfloat = "BF16_V2" in words
     compare = next((word for word in words if word in COMPARES), "")
     if not compare or not {*words} <= {compare, "BF", "BF16_V2", "AND", "OR", "XOR"}:
@@ -83,7 +83,7 @@ def _compared_halves(op: Op, to: Writer, words: list[str], sources: list[Operand
 
 @opcodes("HSETP2")
 def _hsetp2(op: Op, to: Writer) -> None:
-    """The two comparisons each into a predicate of its own, both combined with the last operand."""
+    """Writes the two comparisons to two predicates, each combined with the last operand."""
     first, second, a, b, combined = _merged(op.operands)
     how = next((word.lower() for word in op.words if word in ("AND", "OR", "XOR")), "and")
     results = [
@@ -97,7 +97,7 @@ def _hsetp2(op: Op, to: Writer) -> None:
 
 @opcodes("HSET2")
 def _hset2(op: Op, to: Writer) -> None:
-    """In each half 1.0 (``BF``) or all ones where the comparison holds, else 0."""
+    """Each half is 1.0 (``BF``) or all ones if the comparison holds, else 0."""
     target, a, b, combined = _merged(op.operands)
     one = 0x3F80 if "BF16_V2" in op else 0x3C00
     held = one if "BF" in op else 0xFFFF

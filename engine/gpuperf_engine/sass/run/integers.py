@@ -1,7 +1,7 @@
 """Machine instructions on integers, bits and predicates.
 
-What each computes is NVIDIA's one-line description ("CUDA Binary Utilities", instruction set reference), made precise by what
-``ptxas`` makes of PTX instructions that are defined exactly; ``tests/sass`` holds them against these.
+The semantics follow NVIDIA's one-line descriptions ("CUDA Binary Utilities", instruction set reference), made precise by the
+instructions that ``ptxas`` generates for PTX with exact definitions; ``tests/sass`` compares the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 
 def _flags(op: Op, start: int) -> list[Predicate]:
-    """The predicates from an operand on that are written."""
+    """The consecutive predicate destinations from an operand on."""
     flags: list[Predicate] = []
     for operand in op.operands[start:]:
         if not isinstance(operand, Predicate):
@@ -23,7 +23,8 @@ def _flags(op: Op, start: int) -> list[Predicate]:
 
 
 def _unsigned(to: Writer, operand: Operand | None) -> str:
-    """32 bits, or what is to be added for their negative so that the carry is that of a subtraction, as 64 bits."""
+    """An operand zero-extended to 64 bits. A negated one is ~x + 1 of the zero-extended complement, whose sum has the carry of a
+    subtraction."""
     if getattr(operand, "negated", False):
         inverse = to.zext(to.r("not.b32", to.plain(operand)))
         return to.q("add.s64", inverse, 1)
@@ -33,7 +34,7 @@ def _unsigned(to: Writer, operand: Operand | None) -> str:
 
 
 def _sum(to: Writer, target: Operand | None, flags: list[Predicate], terms: list[str]) -> None:
-    """Of values of 64 bits, with the carry in flags."""
+    """Writes a sum of 64-bit terms, with its carries in ``flags``."""
     total = terms[0]
     for term in terms[1:]:
         total = to.q("add.s64", total, term)
@@ -63,7 +64,7 @@ def _iadd3(op: Op, to: Writer) -> None:
 
 
 def _add(to: Writer, target: Operand | None, terms: list[str]) -> None:
-    """A sum of 32 bits."""
+    """Writes a 32-bit sum."""
     terms = [term for term in terms if term != "0"] or ["0"]
     total = terms[0]
     for term in terms[1:-1]:
@@ -75,7 +76,7 @@ def _add(to: Writer, target: Operand | None, terms: list[str]) -> None:
 
 
 def _carry_of_two(to: Writer, target: Operand | None, flag: Predicate, values: list[Operand | None]) -> bool:
-    """A sum or difference of two registers with its carry, if it is one: the third is nothing."""
+    """Writes a sum or difference of two registers and its carry, if the third operand is zero. Returns whether it did."""
     given = [value for value in values if not (isinstance(value, Register) and value.is_zero)]
     below = [value for value in given if getattr(value, "negated", False)]
     if len(given) != 2 or len(below) > 1 or not all(isinstance(value, Register) for value in given):
@@ -96,7 +97,7 @@ def _carry_of_two(to: Writer, target: Operand | None, flag: Predicate, values: l
 
 
 def _wide_sum(op: Op, to: Writer) -> None:
-    """Of registers in pairs, from Hopper on."""
+    """Adds register pairs, from Hopper on."""
     target, *values = _without_flags(op)
     if "X" in op or any(isinstance(value, Predicate) for value in values):
         raise NotRun(f"{op.item.text} is not known here")
@@ -214,7 +215,7 @@ def _shf(op: Op, to: Writer) -> None:
 
 
 def _funnel(op: Op, to: Writer, count: str) -> None:
-    """Where no bit moves by more than 32 places: two words as one, of which the lower or the upper is shifted out of both."""
+    """Shifts by at most 32: a funnel shift of two words, or a shift of the lower or upper word alone."""
     target, low, _, high = op.operands
     left, upper = "L" in op, "HI" in op
     if left == upper:
@@ -293,7 +294,7 @@ _COMPARES = ("EQ", "NE", "LT", "LE", "GT", "GE")
 def set_flags(
     op: Op, to: Writer, value: str, targets: tuple[Operand | None, Operand | None], combined: Operand | None
 ) -> None:
-    """The result of a comparison, combined with a predicate, and its opposite."""
+    """Writes the result of a comparison, combined with a predicate, and the complement of the comparison."""
     how = next(word for word in op.words if word in ("AND", "OR", "XOR")).lower()
     other = to.predicate(combined)
     results: list[str] = []
@@ -337,8 +338,8 @@ def _imnmx(op: Op, to: Writer) -> None:
 
 
 def _wide_least(op: Op, to: Writer) -> None:
-    """``IMNMX.U64 PT, PT, R22, R4, R2, !PT, !PT``, of Blackwell: the flags in front are those of ``_without_flags``; nor is the last
-    one known but as ``!PT``."""
+    """``IMNMX.U64 PT, PT, R22, R4, R2, !PT, !PT`` of Blackwell: the flags in front are those of ``_without_flags``; the last operand
+    is only known as ``!PT``."""
     least, unused = op.operands.pop(-2), op.operands.pop()
     if to.predicate(unused) != "%PF" or any(flag.number >= 0 for flag in _flags(op, 0)):
         raise NotRun(f"{op.item.text} is not known here")
@@ -364,7 +365,7 @@ def _vimnmx3(op: Op, to: Writer) -> None:
 
 
 def _without_flags(op: Op) -> list[Operand | None]:
-    """The operands without predicates behind the destination: Blackwell has two, which nobody reads."""
+    """The operands without the predicates after the destination: Blackwell has two, which must be PT."""
     flags = _flags(op, 1)
     if any(flag.number >= 0 for flag in flags):
         raise NotRun(f"{op.item.text} is not known here")
@@ -452,7 +453,7 @@ def _mov(op: Op, to: Writer) -> None:
     if isinstance(source, Immediate) and len(op.operands) > 2:
         source = op.operands[1]
     if source is None and "@" in op.texts[1]:
-        to.put(op.operands[0], "0")  # where a call returns to, which is known without
+        to.put(op.operands[0], "0")  # the return address of a call, which the control flow graph gives
         return
     if op.base == "R2UR" and to.guard:
         _of_one_lane(op, to, to.word(source))
@@ -461,7 +462,8 @@ def _mov(op: Op, to: Writer) -> None:
 
 
 def _of_one_lane(op: Op, to: Writer, value: str) -> None:
-    """``@!P0 R2UR UR4, R2``: a uniform register is that of all lanes, and gets what the first has for which the guard holds."""
+    """``@!P0 R2UR UR4, R2``: a uniform register is shared by all lanes and gets the value of the lowest lane for which the guard
+    holds."""
     there, chosen, lane, given = (to.fresh("r") for _ in range(4))
     to.line(f"activemask.b32 {there}")
     to.line(f"vote.sync.ballot.b32 {chosen}, {to.guard.strip()[1:]}, {there}")

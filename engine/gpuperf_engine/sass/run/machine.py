@@ -1,4 +1,4 @@
-"""Machine code run on the inputs of a launch, and what it executed."""
+"""Runs machine code on the inputs of a launch, and counts what it executes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .writer import NotRun
 
 __all__ = ["NotRun", "Ran", "Row", "run"]
 
-#: instructions that a warp of what was written may execute in any case, and more for each warp instruction of the PTX
+#: The instruction budget of a warp of the translation: a constant, and an amount for each warp instruction of the PTX.
 _LEAST_BUDGET, _OF_INSTRUCTION = 1 << 20, 64
 
 
 @dataclass(slots=True)
 class Row:
-    """What the accesses of a machine instruction did: see ``Access``."""
+    """Counts of the accesses of a machine instruction: see ``Access``."""
 
     requests: int = 0
     sectors: int = 0
@@ -45,9 +45,9 @@ class Row:
 
 @dataclass(slots=True)
 class Ran:
-    """Executions of blocks by warps and threads, and what memory instructions did, by their position in the listing. ``assumed``: warp
-    instructions of the PTX in launches that were not run, and are taken to do what another one did. ``approximate``: whether results
-    were rounded otherwise than those of the PTX, and approximate ones may decide what is executed."""
+    """Executions of blocks by warps and threads; ``rows``: counts of memory instructions by position in the listing. ``assumed``: warp
+    instructions of the PTX in launches that were not run and are assumed to execute the same as one that was. ``approximate``: whether
+    results are rounded differently from those of the PTX, and approximate results may affect what is executed."""
 
     warps: Counter[int] = field(default_factory=Counter)
     threads: Counter[int] = field(default_factory=Counter)
@@ -57,11 +57,11 @@ class Ran:
 
 
 def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ran:
-    """Runs the machine code of a kernel on what memory held before each launch of some records, or the first of those that count the
-    same, whose executions are taken for those that were not kept (``Ran.assumed``).
+    """Runs the machine code of a kernel on the contents of memory before each launch of some records. Of launches with equal counts it
+    runs those whose inputs were kept; the first of them also counts for the others (``Ran.assumed``).
 
-    It has been run if it leaves the same bytes in memory as the PTX does, or results that were rounded otherwise. Raises
-    ``NotRun`` with the reason if it cannot be run, or does not.
+    The run is valid if it leaves the same bytes in memory as the PTX, or results that differ only by rounding. Raises ``NotRun`` with
+    the reason otherwise.
     """
     kernel = records[0].program.kernel
     if not all(record.kept for record in records):
@@ -76,7 +76,7 @@ def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ra
 
 
 def _ran(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
-    """What launches executed, once for all architectures with the same code."""
+    """The executions of launches, computed once for all architectures with the same code."""
     launches = _launches(records)
     if launches not in runner.known:
         runner.known = {launches: _run_all(records, runner)}
@@ -84,7 +84,7 @@ def _ran(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
 
 
 def _launches(records: Sequence[LaunchRecord]) -> Hashable:
-    """What decides what is executed, without what memory held, which would stay in memory."""
+    """Everything that determines what is executed, with a digest of the contents of memory, which are too large to keep."""
     return tuple(
         (
             record.times,
@@ -115,7 +115,7 @@ def _run_all(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
         for plan, times in record.kept:
             counters += (times + others) * runner.launch(replace(each, plan=plan), ran, times + others)
             others = 0
-        # launches with different counts may have been added up
+        # The counters of launches with different counts may have been summed.
         if not np.array_equal(counters, Columns.counters(record.observation)):
             raise NotRun("a second run of the launches gives other counts")
     return ran
@@ -126,7 +126,7 @@ def _runner_key(assembly: Assembly, *, slow_paths: bool) -> tuple[object, ...]:
 
 
 def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool) -> _Runner:
-    """Of a kernel, translated once."""
+    """The runner of a kernel, which is translated once."""
     key = _runner_key(assembly, slow_paths=slow_paths)
     known = kernel.memo.get(key)
     if known is None:
@@ -142,7 +142,7 @@ def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: b
 
 
 def _made(kernel: Function, translation: Translation, graph: Graph) -> _Runner:
-    """What runs a translation: that of an earlier one, for another architecture, which is the same but for its target."""
+    """The runner of a translation. Translations for other architectures that differ only in the target share it."""
     runners = kernel.memo.setdefault((_Runner, "all"), [])
     assert isinstance(runners, list)
     for runner in runners:
@@ -167,7 +167,7 @@ class _Runner:
         self.translation = translation
         self.graph = graph
         self.instructions = instructions
-        #: what the launches that were run last executed
+        #: The executions of the most recent launches.
         self.known: dict[Hashable, Ran] = {}
         try:
             self.kernel = parse(translation.text, path="machine code")["machine_code"]
@@ -177,7 +177,7 @@ class _Runner:
             raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 
     def launch(self, record: LaunchRecord, ran: Ran, times: int) -> NDArray[Any]:
-        """Adds what one launch executes, so many times; the counters of its PTX, which is run beside it."""
+        """Adds the executions of one launch, ``times`` times. Returns the counters of its PTX, which is run on the same inputs."""
         plan, inputs = record.plan, record.plan.inputs
         assert inputs is not None
         plan = replace(plan, inputs=None, races=False, kept=(), only_kept=False)
@@ -204,7 +204,7 @@ class _Runner:
         return Columns.counters(before)
 
     def _compare(self, record: LaunchRecord, plan: LaunchPlan, own: LaunchPlan) -> None:
-        """Raises ``NotRun`` unless what differs was only rounded otherwise."""
+        """Raises ``NotRun`` unless results differ only by rounding."""
         inputs = record.plan.inputs
         assert inputs is not None
         expected = inputs.arrays_after(record.program, plan, plan.parameters)
@@ -215,7 +215,7 @@ class _Runner:
 
     @cached_property
     def open_to_approximation(self) -> bool:
-        """Whether what is executed, or accessed, depends on approximate results."""
+        """Whether approximate results may affect what is executed or accessed."""
         items, positions = self.graph.listing.instructions, self.translation.accesses
         return approximations_decide(self.program, items, positions, self.instructions)
 
@@ -247,13 +247,13 @@ class _Runner:
 
 
 def _budget(record: LaunchRecord) -> int:
-    """Instructions that a warp of what was written may execute: for each of the PTX that all warps together have, more than are ever
-    written for what the assembler makes of one."""
+    """The instruction budget of a warp of the translation. For each PTX warp instruction of the launch it exceeds the number of
+    instructions that translate its machine code."""
     return _LEAST_BUDGET + _OF_INSTRUCTION * record.observation.warp_instructions(record.program)
 
 
 def _of_lines(program: Program, record: LaunchRecord) -> tuple[Counter[int], Counter[int]]:
-    """Executions by warps and by lanes of what stands on each line."""
+    """Executions by warps and by lanes of each line."""
     counters = Columns.counters(record.observation).tolist()
     columns = Columns(program)
     warps: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""Machine instructions that multiply matrices which the lanes of a warp hold."""
+"""Machine instructions that multiply matrices held by the lanes of a warp."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .writer import NotRun, Op, Writer, opcodes
 
 __all__: list[str] = []
 
-#: rows, columns and depth: ``HMMA.16816``, ``DMMA.8x8x4``
+#: Rows, columns and depth: ``HMMA.16816``, ``DMMA.8x8x4``.
 _SHAPE = re.compile(r"(16|8)(x?)8\2(\d+)$")
 _BITS = {"F16": 16, "BF16": 16, "TF32": 32, "S8": 8, "U8": 8, "S4": 4, "U4": 4, "E4M3": 8, "E5M2": 8, "B1": 1}
 
@@ -23,7 +23,8 @@ def _hmma(op: Op, to: Writer) -> None:
 
 @opcodes("QMMA")
 def _qmma(op: Op, to: Writer) -> None:
-    """Of numbers of eight bits: ``QMMA.16832.F32.E4M3.E4M3 R44, R52.ROW, R56.COL, R44``, on Blackwell without ``ROW`` and ``COL``."""
+    """A product of 8-bit numbers: ``QMMA.16832.F32.E4M3.E4M3 R44, R52.ROW, R56.COL, R44``, on Blackwell without ``ROW`` and
+    ``COL``."""
     op.allow("16832", "F32", "F16", "E4M3", "E5M2")
     _product(op, to, "f32" if "F32" in op else "f16", *_two(op, "E4M3", "E5M2"))
 
@@ -36,7 +37,7 @@ def _imma(op: Op, to: Writer) -> None:
 
 @opcodes("BMMA")
 def _bmma(op: Op, to: Writer) -> None:
-    """Of bits: ``BMMA.168256.XOR.POPC R8, R4.ROW, R8.COL, R12``."""
+    """A product of single bits: ``BMMA.168256.XOR.POPC R8, R4.ROW, R8.COL, R12``."""
     op.allow(op.words[0], "XOR", "AND", "POPC")
     _product(op, to, "s32", "B1", "B1", counted=f".{'xor' if 'XOR' in op else 'and'}.popc")
 
@@ -92,7 +93,7 @@ def _dmma(op: Op, to: Writer) -> None:
 
 
 def _shape(op: Op) -> tuple[int, int]:
-    """Rows of the left factor, and columns of it."""
+    """Rows and columns of the left factor."""
     shape = _SHAPE.match(op.words[0]) if op.words else None
     if shape is None:
         raise NotRun(f"{op.item.opcode} is not known here")

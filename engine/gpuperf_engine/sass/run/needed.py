@@ -1,4 +1,4 @@
-"""Which machine instructions decide where control goes and which addresses are accessed: all others need not be run to know that."""
+"""The backward slice of control flow and addresses: a run that only needs these can omit all other instructions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .paths import Node
 
 __all__ = ["LOADS", "PRODUCTS", "STORES", "Needed", "needed_of"]
 
-#: the memory that a load reads, and that a store or an atomic changes; ``any`` for generic addresses
+#: The memory that a load reads, and that a store or an atomic changes; ``any`` for generic addresses.
 LOADS = {"LDG": "global", "LDS": "shared", "LDSM": "shared", "LDL": "local", "LD": "any"}
 STORES = {
     "STG": "global", "STS": "shared", "STL": "local", "ST": "any", "LDGSTS": "shared", "ATOMS": "shared", "REDS": "shared",
     "ATOMG": "global", "ATOM": "any", "RED": "global", "REDG": "global", "STSM": "shared",
 }  # fmt: skip
-#: products of a warpgroup
+#: Matrix products of a warpgroup.
 PRODUCTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _ATOMICS = frozenset(("ATOM", "ATOMG", "ATOMS"))
 _CONTROL = frozenset(
@@ -46,9 +46,9 @@ _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
 
 
 class Needed:
-    """``positions`` of the instructions that are needed; ``spaces``: memory whose contents decide; ``atomics``: whether what atomics
-    of global memory return does. ``left``: stores that are not carried out, as what products and copies leave is not known: those to
-    global memory, and those of what products may have left."""
+    """The slice. ``positions``: of its instructions; ``spaces``: state spaces that it loads from; ``atomics``: whether it contains
+    results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
+    global memory, and stores of values that may depend on products."""
 
     def __init__(self, left: frozenset[int] = frozenset(), settled: frozenset[int] = frozenset()) -> None:
         self.positions: set[int] = set()
@@ -59,8 +59,8 @@ class Needed:
 
 
 def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
-    """Backwards from branches, barriers and addresses, along registers and predicates; ``settled``: branches that go one way whatever
-    they test."""
+    """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
+    a known direction, whose conditions are not needed."""
     found = Needed(_left(graph, nodes), settled)
     while True:
         spaces = len(found.spaces)
@@ -124,21 +124,22 @@ def _registers(graph: Graph, nodes: list[Node], found: Needed) -> None:
 
 
 class _Behind:
-    """What is needed behind an instruction, as bits: ``always``, and where a guard holds, as long as its predicate stays the same."""
+    """Registers needed after an instruction, as bits: ``always``, and ``where`` under a guard, until the predicate of the guard
+    changes."""
 
     def __init__(self, always: int) -> None:
         self.always = always
         self.where: dict[str, int] = {}
 
     def every(self) -> int:
-        """All that may be needed."""
+        """All registers that may be needed."""
         needed = self.always
         for bits in self.where.values():
             needed |= bits
         return needed
 
     def written(self, guard: str, bits: int) -> None:
-        """An instruction in front writes these where its guard holds."""
+        """The preceding instruction writes these registers where its guard holds."""
         if guard:
             self.where[guard] = self.where.get(guard, 0) & ~bits
         else:
@@ -153,13 +154,13 @@ class _Behind:
             self.always |= bits
 
     def changes(self, bits: int) -> None:
-        """An instruction in front changes these predicates: what was needed under them is needed."""
+        """The preceding instruction changes these predicates: registers needed under guards with them are needed always."""
         for guard in [name for name in self.where if _guard_bits(name) & bits]:
             self.always |= self.where.pop(guard)
 
 
 def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> None:
-    """From what is needed behind an instruction to what is needed before it."""
+    """Updates the needed registers from those after an instruction to those before it."""
     if item.predicate in NEVER or position in found.settled:
         return
     base, accesses, guard = item.base, accesses_of(item), item.predicate
@@ -191,8 +192,8 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
 
 
 def _written(item: Decoded) -> int:
-    """What an instruction writes, as bits; of a product of a warpgroup, of which one register stands for all, all sums of a thread:
-    two of half precision share a register."""
+    """The registers that an instruction writes, as bits. A product of a warpgroup names one register for all sums of a thread; two
+    sums of half precision share a register."""
     written = _bits(accesses_of(item).writes)
     if item.base not in PRODUCTS or not written:
         return written

@@ -1,4 +1,4 @@
-"""Operands of machine instructions, as ``nvdisasm`` writes them."""
+"""Operands of machine instructions in the syntax of ``nvdisasm``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 __all__ = ["Address", "Constant", "Immediate", "Operand", "Predicate", "Register", "read_operand"]
 
-#: the number of RZ, URZ, PT and UPT
+#: The number of RZ, URZ, PT and UPT.
 ZERO = -1
 _REGISTER = re.compile(r"(U?)R(\d+|Z)$")
 _PREDICATE = re.compile(r"(!?)(U?)P(\d+|T)$")
@@ -21,7 +21,7 @@ _PART = re.compile(r"(U?)R(\d+|Z)((?:\.[A-Z0-9]+)*)$")
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """``UR4`` if ``uniform``; ``words`` are what stands behind it (``H0_H0``, ``B1``); ``negated``: ``-``, ``absolute``: ``|…|``,
+    """A register: ``UR4`` if ``uniform``; ``words``: its suffixes (``H0_H0``, ``B1``); ``negated``: ``-``; ``absolute``: ``|…|``;
     ``inverted``: ``~``."""
 
     uniform: bool
@@ -38,7 +38,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """``!UP3``; ``PT`` has the number ``ZERO``, and holds."""
+    """A predicate: ``!UP3``. ``PT``, which is always true, has the number ``ZERO``."""
 
     uniform: bool
     number: int
@@ -47,7 +47,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """``value`` of an integer; ``None`` of a number in floating point, whose bits are in the encoding."""
+    """``value`` of an integer; ``None`` for a floating-point number, whose bits are in the encoding."""
 
     value: int | None
     negated: bool = False
@@ -68,7 +68,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """``[R2.64+UR4+0x8]``: the registers that are added, and bytes."""
+    """``[R2.64+UR4+0x8]``: the sum of registers and an offset in bytes."""
 
     parts: tuple[Register, ...]
     offset: int
@@ -79,7 +79,7 @@ Operand = Register | Predicate | Immediate | Constant | Address
 
 @lru_cache(maxsize=1 << 14)
 def read_operand(text: str) -> Operand | None:
-    """One operand; ``None`` for what is none of these: a special register, a barrier, a label, a place that the linker fills in."""
+    """Parses one operand. ``None`` for other operands: a special register, a barrier, a label, a relocation."""
     text = text.strip()
     predicate = _PREDICATE.match(text)
     if predicate is not None:

@@ -1,11 +1,12 @@
-"""The ways through machine code: blocks, once for each set of convergence barriers that are open and calls that lead there.
+"""Control flow through machine code: basic blocks, duplicated for each set of open convergence barriers and pending calls.
 
-From Volta on lanes converge where the code says so. ``BSSY B, L`` opens a region: the lanes that execute it meet again at L, where
-each part of them that has executed ``BSYNC B`` waits for the others (Jia et al. 2018, section 2.1; NVIDIA, "Inside Volta"). Nothing
-else brings parts of a warp together. A branch inside meets where the innermost open region ends; outside of all, lanes stay apart.
+From Volta on, instructions control reconvergence. ``BSSY B, L`` opens a region: the lanes that execute it reconverge at L, where each
+path that has executed ``BSYNC B`` waits for the others (Jia et al. 2018, section 2.1; NVIDIA, "Inside Volta"). Paths of a warp
+converge nowhere else. A branch inside a region reconverges at the end of the innermost open region; outside all regions lanes stay
+diverged.
 
-``BREAK B`` takes lanes out of the region: those that stay do not wait for them. Here all of them meet at a *gate* in front of L,
-behind which those that stay go on together, and of those that left each part by itself.
+``BREAK B`` removes lanes from the region: the others do not wait for them. Here all of them converge at a *gate* in front of L. Behind
+it the lanes that remain in the region continue on one path, and the lanes that left continue on the paths on which they left.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from .writer import NotRun
 
 __all__ = ["SLOW_PATH", "Gate", "Node", "nodes_of", "without_slow_paths"]
 
-#: the functions that quotients and roots are computed by where operands are subnormal, infinite or no numbers; else it is done in line
+#: Functions for quotients and roots of operands that are subnormal, infinite or NaN; others are computed in line.
 _SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
-#: these, and what reduces large arguments of sines in double precision
+#: These, and the reduction of large arguments of sines in double precision.
 _SELDOM = re.compile(rf"{_SLOW_PATH.pattern}|__internal_trig_reduction_slowpath")
-#: why the run ends before a slow path that was left out
+#: The reason for which the run ends before an omitted slow path.
 SLOW_PATH = "a slow path that is not written"
-#: more copies of blocks than this are not run
+#: The most copies of basic blocks in a run.
 _MOST = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """Of the barrier ``name``; it ends before the instruction ``meets``."""
+    """The region of barrier ``name``; it ends before the instruction at ``meets``."""
 
     name: str
     meets: int
@@ -39,7 +40,8 @@ class _Region:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Open regions, the innermost last; for each call under way where it returns to, and how many regions were open then."""
+    """Open regions, the innermost last; for each pending call its return position and the number of regions that were open when it was
+    made."""
 
     regions: tuple[_Region, ...] = ()
     calls: tuple[tuple[int, int], ...] = ()
@@ -47,10 +49,10 @@ class _State:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A block in a state. ``onward``: the nodes behind it by the position of the instruction that they begin with; ``next``: the one
-    that follows where no branch is taken; ``meets``: where lanes that part at its end come together, ``None`` for nowhere.
-    ``through``: the gate that control goes on through; ``leaving``: that to which lanes leave a region, which of its targets they go
-    to, and whether its branch takes them there or they are those that it does not take. ``unknown``: why the run ends there."""
+    """A basic block in a state. ``onward``: its targets, by the position of their first instruction; ``next``: the successor if no
+    branch is taken; ``meets``: the reconvergence point of lanes that diverge at its end, ``None`` if there is none; ``through``: the
+    gate on the way to ``next``; ``leaving``: the gate to which lanes leave a region, the index of their target there, and whether the
+    lanes that take the branch leave, or the others; ``unknown``: the reason for which the run ends there."""
 
     index: int
     block: Block
@@ -64,14 +66,14 @@ class Node:
 
     @property
     def ways(self) -> list[Node]:
-        """Where control may go."""
+        """The successors."""
         return [*self.onward.values(), *([] if self.next is None else [self.next])]
 
 
 @dataclass(slots=True, eq=False)
 class Gate:
-    """In front of the end of a region that lanes leave: where those go that ``stay``, and the ``targets`` of the others. ``meets`` as
-    of a node."""
+    """A gate in front of the end of a region that lanes leave. ``stay``: the target of the remaining lanes; ``targets``: those of the
+    others. ``meets``: as for a node."""
 
     index: int
     stay: Node
@@ -80,14 +82,14 @@ class Gate:
 
 
 def nodes_of(graph: Graph, *, slow_paths: bool = True) -> list[Node]:
-    """All nodes that the entry leads to, in the order of the text as far as can be; without ``slow_paths`` the run ends where one of
-    their functions is called, each of which would have nodes of its own. Raises ``NotRun`` for code whose barriers are not nested."""
+    """All nodes reachable from the entry, ordered by address after the first. Without ``slow_paths`` the run ends at calls of their
+    functions, each of which would need its own copies of nodes. Raises ``NotRun`` for barriers that are not nested."""
     return _Walk(graph, slow_paths=slow_paths).nodes()
 
 
 def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int]]:
-    """The nodes that are left where no quotient and no root is computed by a function, and the positions of the branches that go
-    round its calls. Quotients and roots of numbers that are normal are computed in line."""
+    """The nodes that remain if no function computes quotients and roots, and the positions of the branches around calls of such
+    functions. Quotients and roots of normal numbers are computed in line."""
     settled = set()
     for node in nodes:
         call = node.next
@@ -119,7 +121,7 @@ class _Walk:
     def __init__(self, graph: Graph, *, slow_paths: bool) -> None:
         self.graph = graph
         self.slow_paths = slow_paths
-        #: barriers of regions that lanes leave
+        #: Barriers of regions that lanes leave.
         self.left_early = {
             item.operands[-1] for item in graph.listing.instructions if item.base == "BREAK" and item.operands
         }
@@ -144,7 +146,7 @@ class _Walk:
             node.meets = _synchronised(node, self.graph)
         for node in self.known.values():
             if node.through is not None and not node.through.targets:
-                node.through = None  # nobody leaves this region, but another of the same barrier
+                node.through = None  # no lane leaves this region, only another of the same barrier
         first, *rest = self.known.values()
         ordered = [first, *sorted(rest, key=lambda node: node.block.start)]
         for index, node in enumerate(ordered):
@@ -164,7 +166,7 @@ class _Walk:
         return self.known[key]
 
     def leave(self, node: Node, state: _State) -> None:
-        """What a block does to its state, and where control goes from it."""
+        """Applies a block to its state and finds its successors."""
         block = node.block
         for item in self.graph.instructions(block):
             state = self.after(item, block, state)
@@ -191,14 +193,14 @@ class _Walk:
             self.jump(node, last, state)
 
     def end_of(self, state: _State) -> tuple[int, _State]:
-        """The block before which the innermost region ends, and in what state."""
+        """The first block after the innermost region, and the state there."""
         *rest, region = state.regions
-        # where the region ends, calls that were made inside have returned
+        # Calls made inside a region have returned when it ends.
         calls = tuple(call for call in state.calls if call[1] <= len(rest))
         return self.block_at[region.meets].index, _State(tuple(rest), calls)
 
     def gate(self, state: _State) -> Gate:
-        """That of the innermost region."""
+        """The gate of the innermost region."""
         where = self.end_of(state)
         if where not in self.gates:
             around = where[1]
@@ -211,7 +213,8 @@ class _Walk:
         return self.gates[where]
 
     def break_out(self, node: Node, last: Decoded, state: _State) -> None:
-        """A block that takes lanes out of the innermost region and then to where they go on: the only form that ``ptxas`` writes."""
+        """A block that removes lanes from the innermost region and then branches to their target: the only form that ``ptxas``
+        emits."""
         block = node.block
         leaving = [item for item in self.graph.instructions(block) if item.base == "BREAK"]
         places = [self.labels[name] for name in last.targets if name in self.labels]
@@ -239,7 +242,7 @@ class _Walk:
         node.next = target if block.kind == "jump" or not taken else self.node(block.end, state)
 
     def changed(self, block: Block, start: Decoded, last: Decoded) -> bool:
-        """Whether the predicates of a branch are written behind an instruction."""
+        """Whether an instruction between ``start`` and the branch writes predicates of the branch."""
         items = self.graph.instructions(block)
         wanted = {last.predicate.lstrip("@!"), *(text.lstrip("!") for text in last.operands[:-1])}
         between = items[items.index(start) + 1 : -1]
@@ -264,7 +267,7 @@ class _Walk:
         return _State((*state.regions, region), state.calls)
 
     def met(self, last: Decoded, block: Block, state: _State) -> tuple[int, _State]:
-        """Where lanes that have met go on."""
+        """Where converged lanes continue, and the state there."""
         if last.predicate or not state.regions or state.regions[-1].name != last.operands[0]:
             raise NotRun("convergence barriers that are not nested")
         region = state.regions[-1]
@@ -299,13 +302,13 @@ class _Walk:
 
 
 def _both(predicate: str) -> set[str]:
-    """A predicate and its opposite."""
+    """A predicate and its complement."""
     name = predicate.lstrip("@!")
     return {f"@{name}", f"@!{name}"}
 
 
 def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
-    """Outside of all regions, what is behind the ``WARPSYNC`` of all lanes that lanes come to next, if it is one only."""
+    """The reconvergence point outside all regions: the node after the next ``WARPSYNC``, if all ways that have one lead to the same."""
     seen: set[Node] = set()
     found: set[Node] = set()
     left = [start.stay, *start.targets] if isinstance(start, Gate) else list(start.ways)

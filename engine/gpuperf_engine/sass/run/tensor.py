@@ -1,9 +1,9 @@
 """Machine instructions on tensor memory of Blackwell: allocation, loads and stores by warps, copies, and products by one thread.
 
-``ptxas`` writes ``tcgen05.alloc`` out: the hardware keeps a bit for each 32 columns (``UTCATOMSWS``), and copies of it, for what
-``tcgen05.dealloc`` checks, lie in the shared memory that is reserved for the system. Here all columns are allocated before the code
-begins, and the bits lie in that memory too. Pairs of CTAs (``2CTA``) are not run: they allocate with barriers there of which nothing
-is known.
+``ptxas`` expands ``tcgen05.alloc``: the hardware keeps a bit for each 32 columns (``UTCATOMSWS``), and the reserved shared memory of
+the system holds copies of it for the checks of ``tcgen05.dealloc``. Here all columns are allocated before the code starts, and the
+bits are in the reserved memory too. Pairs of CTAs (``2CTA``) are not run: their allocation uses barriers in that memory, whose format
+is not documented.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from .writer import NotRun, Op, Writer, opcodes
 
 __all__ = ["allocation"]
 
-#: in the reserved memory, where nothing else lies: which of 32 columns each are allocated, and the address of the first
+#: Unused offsets in the reserved memory: the allocation bits, and the address of the first column.
 _TAKEN, _FIRST = 0x3F0, 0x3F8
-#: words there that ``tcgen05.alloc`` and ``.dealloc`` read
+#: Offsets of the words that ``tcgen05.alloc`` and ``.dealloc`` read.
 _STATE = range(0x54, 0x60, 4)
 _UNITS = 16
 _TENSOR = re.compile(r"tmem\[(UR\d+)(?:\+(0x[0-9a-f]+))?\]$")
-_MATRIX = re.compile(r"(gdesc|tmem)\[(UR\d+)\](?:\.[A-Z]_\w+)?$")  # what is behind it is about reuse
+_MATRIX = re.compile(r"(gdesc|tmem)\[(UR\d+)\](?:\.[A-Z]_\w+)?$")  # the suffix concerns reuse
 _INSTRUCTION = re.compile(r"idesc\[(UR\d+)\]$")
 _HALF = "16dp32bit_t"
-#: shapes by modifier, and registers of a thread for .x1
+#: Shapes by modifier, and the registers of a thread for .x1.
 _SHAPES = {
     "": ("32x32b", 1),
     "16dp64bit": ("16x64b", 1),
@@ -45,7 +45,7 @@ _COPIES = {
 
 
 def allocation(items: Iterable[Decoded]) -> list[str]:
-    """What stands in front of code that allocates tensor memory: its first warp takes all of it, and no bit is set."""
+    """Prologue of code that allocates tensor memory: the first warp allocates all of it, and no bit is set."""
     if not any(item.base == "UTCATOMSWS" for item in items):
         return []
     lines = [
@@ -62,8 +62,8 @@ def allocation(items: Iterable[Decoded]) -> list[str]:
 
 @opcodes("UTCATOMSWS")
 def _allocated(op: Op, to: Writer) -> None:
-    """``UTCATOMSWS.FIND_AND_SET.ALIGN UP0, UR6, UR6``: the first bit of so many that are free, at a multiple of their number, and
-    whether there are any, which are then set; ``UTCATOMSWS.AND URZ, UR4``."""
+    """``UTCATOMSWS.FIND_AND_SET.ALIGN UP0, UR6, UR6``: finds the first free run of UR6 bits at a multiple of its length, sets the
+    bits, and reports whether there is one; ``UTCATOMSWS.AND URZ, UR4`` clears bits."""
     taken = to.fresh("r")
     if op.words == ("AND",) and len(op.texts) == 2 and op.texts[0] == "URZ":
         to.do(f"ld.shared.u32 {taken}, [pool+{_TAKEN}]")
@@ -79,13 +79,13 @@ def _allocated(op: Op, to: Writer) -> None:
     size = 1
     while size <= _UNITS:
         places = to.r("selp.b32", free, places, to.p("setp.eq.u32", count, size))
-        # of twice as many, where both halves are
+        # Free runs of twice the size: both halves are free.
         starts = sum(1 << first for first in range(0, _UNITS, 2 * size))
         free = to.r("and.b32", to.r("and.b32", free, to.r("shr.u32", free, size)), starts)
         size *= 2
     lowest = to.r("and.b32", places, to.r("neg.s32", places))
     taking = to.r("sub.s32", to.r("shl.b32", 1, count), 1)
-    # a product moves them to where the lowest bit is; it is 0 where there are none
+    # The product shifts the bits to the lowest position found; without one it is 0.
     to.do(f"st.shared.u32 [pool+{_TAKEN}], {to.r('or.b32', taken, to.r('mul.lo.u32', taking, lowest))}")
     to.put_flag(found, to.p("setp.ne.u32", places, 0))
     to.put(target, to.r("bfind.u32", lowest))
@@ -100,7 +100,7 @@ def _place(op: Op, to: Writer, text: str) -> str:
 
 
 def _fragment(op: Op) -> tuple[str, int, str]:
-    """The shape, the registers of a thread, and which half of the threads takes part (``t0_t15``)."""
+    """The shape, the registers of a thread, and the half of the threads that participates (``t0_t15``)."""
     words = [word for word in op.words if word not in ("PACK16BIT", "EXPAND16BIT")]
     times = next((int(word[1:]) for word in words if re.fullmatch(r"x\d+", word)), 1)
     others = [word for word in words if not re.fullmatch(r"x\d+", word)]
@@ -114,7 +114,7 @@ def _fragment(op: Op) -> tuple[str, int, str]:
 
 @opcodes("LDTM")
 def _load(op: Op, to: Writer) -> None:
-    """Of a half of the threads the others load what one of these does, and keep what they have."""
+    """If half of the threads participate, the others execute the same load and keep the values of their registers."""
     shape, count, half = _fragment(op)
     target, made = op.operands[0], [to.fresh("r") for _ in range(count)]
     packed = ".pack::16b" * ("PACK16BIT" in op)
@@ -131,7 +131,7 @@ def _load(op: Op, to: Writer) -> None:
 
 @opcodes("STTM")
 def _store(op: Op, to: Writer) -> None:
-    """Of a half of the threads the others store the same, at the same place."""
+    """If half of the threads participate, the others store the same values to the same addresses."""
     shape, count, half = _fragment(op)
     source = op.operands[1]
     if not isinstance(source, Register):
@@ -162,7 +162,7 @@ def _copy(op: Op, to: Writer) -> None:
 
 
 def _matrix(op: Op, to: Writer, place: int) -> str:
-    """A descriptor, or in brackets an address of tensor memory."""
+    """A descriptor, or an address of tensor memory in brackets."""
     match = _MATRIX.match(op.texts[place])
     register = read_operand(match[2]) if match is not None else None
     if match is None or not isinstance(register, Register):
@@ -172,8 +172,8 @@ def _matrix(op: Op, to: Writer, place: int) -> str:
 
 @opcodes("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA")
 def _product(op: Op, to: Writer) -> None:
-    """``UTCHMMA gdesc[UR6], gdesc[UR14], tmem[UR10], tmem[UR4], idesc[UR5], UP0``: A, B, D, metadata of a sparse A, what is
-    multiplied, and whether D is added; in front of that the addresses of scales in two registers."""
+    """``UTCHMMA gdesc[UR6], gdesc[UR14], tmem[UR10], tmem[UR4], idesc[UR5], UP0``: A, B, D, metadata of a sparse A, the instruction
+    descriptor, and whether to add D; addresses of scales precede it, in two registers."""
     texts = list(op.texts)
     scaled = len(texts) == 7
     described = _INSTRUCTION.match(texts[4]) if len(texts) > 4 else None
@@ -205,12 +205,12 @@ def _product(op: Op, to: Writer) -> None:
             raise NotRun(f"{op.item.text} is not known here")
         scales = "".join(f", [{to.word(Register(True, register.number + above))}]" for above in range(2))
     once(to)
-    # bit 2 of the descriptor
+    # Bit 2 of the instruction descriptor: sparsity.
     to.stop_unless(to.p("setp.eq.b32", to.r("and.b32", types, 4), 0), f"{op.item.opcode} of a sparse matrix")
     guard = to.guard
     for name, test in ((kind, ""),) if kind else (("f16", "ne"), ("tf32", "eq")):
         to.guard = guard
-        if test:  # the descriptor says which: bits 7 to 9
+        if test:  # bits 7 to 9 of the instruction descriptor: the type of A
             kind_of_a = to.r("and.b32", to.r("shr.u32", types, 7), 7)
             to.guard = _and(to, to.p(f"setp.{test}.b32", kind_of_a, 2))
         to.do(f"tcgen05.mma.cta_group::1.kind::{name} [{sums}], {first}, {second}, {types}{scales}, {flag}")
@@ -223,7 +223,7 @@ def _and(to: Writer, test: str) -> str:
 
 @opcodes("UTCBAR")
 def _commit(op: Op, to: Writer) -> None:
-    """``UTCBAR.MULTICAST [UR4], URZ, UR5``: an mbarrier, and of which CTAs of the cluster."""
+    """``UTCBAR.MULTICAST [UR4], URZ, UR5``: an mbarrier, and the mask of CTAs of the cluster."""
     multicast = "MULTICAST" in op
     place = op.operands[0]
     if (
@@ -244,6 +244,6 @@ def _commit(op: Op, to: Writer) -> None:
 
 @opcodes("UVIRTCOUNT")
 def _counted(op: Op, to: Writer) -> None:
-    """How many CTAs an SM may hold is decided elsewhere."""
+    """The occupancy decides how many CTAs an SM holds."""
     if not isinstance(op.operands[0], Immediate):
         raise NotRun(f"{op.item.text} is not known here")

@@ -1,10 +1,11 @@
-"""Machine code as a PTX kernel that records where its warps go and which addresses they access, and does as little else as it can.
+"""Machine code as a PTX kernel that records control flow and addresses of warps and executes only the instructions that decide about
+them.
 
-For each block that a warp executes it writes the number of the block, the lanes that execute it, and for each access of the block the
-addresses of the 32 lanes, in words of four bytes.
+For each basic block that a warp executes, the kernel records the number of the block, the lanes that execute it, and for each access
+of the block the addresses of the 32 lanes, in 4-byte words.
 
-Nothing waits for an mbarrier: the simulation says when warps go on (``sass.sm``). What signals and tests of them name is recorded, by
-lanes, and what a bulk or tensor copy names, in a word for each field (``FIELDS``).
+No warp waits for an mbarrier: the simulation decides when warps continue (``sass.sm``). The trace records the operands of arrivals at
+and tests of mbarriers by lane, and the fields of bulk and tensor copies in one word each (``FIELDS``).
 """
 
 from __future__ import annotations
@@ -44,25 +45,25 @@ from .translate import Translator, cubin_of, label_of, meeting
 from .writer import WITHIN, NotRun, Writer
 
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
-#: the address of a lane that is off
+#: The address of an inactive lane.
 OFF = 0xFFFFFFFF
-#: words of a record: the block and its lanes, then those of each access
+#: Words of a record: the block and its lanes, then those of each access.
 _HEAD, _LANES = 2, 32
 _MOST_WORDS = 1 << 28
 _FIRST_WORDS = 1 << 16
-#: warp instructions that recording takes: of a word, and of an instruction of the launch, at most
+#: The most warp instructions that record a word, and that translate an instruction of the launch.
 _OF_WORD, _OF_INSTRUCTION = 64, 64
-#: words that a block with copies records, at most
+#: The most words that a block with copies records.
 _MOST_OF_BLOCK = 1 << 12
-#: of the words of a warp that are enough: those of all its blocks count, not of those with copies alone
+#: Flag of a limit of words: the words of all blocks count, not only those of blocks with copies.
 _BEGINNING = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An access that is recorded: the position of its instruction, which address of it, and the memory that it accesses; ``mbarrier``
-    and ``value``: where a signal or test of one goes, and its operand, ``copy``: the fields of a copy; ``generic``: global, or
-    shared where the upper words of the addresses, which ``window`` records, say so."""
+    """A recorded access: the position of its instruction, the operand with the address, and the state space. ``mbarrier`` and
+    ``value``: the address of an arrival or a test, and its operand; ``copy``: the fields of a copy; ``generic``: global or shared
+    memory, depending on the upper words of the addresses, which ``window`` records."""
 
     position: int
     operand: int
@@ -71,10 +72,10 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Of some CTAs of a launch. ``words[cta][warp]``: what a warp recorded; ``last[cta, warp, site]``: the word that the last access
-    of each site of global memory accessed, ``OFF`` if it made none; ``used[cta, warp]``: words that a warp would record.
-    ``copied``, ``written``, ``read``: the first and the last place in shared memory to which copies write, to which stores go that are
-    not carried out, and from which what decides is loaded."""
+    """The trace of some CTAs of a launch. ``words[cta][warp]``: the records of a warp; ``last[cta, warp, site]``: the word of the last
+    access of each site of global memory, ``OFF`` if there is none; ``used[cta, warp]``: the words that a complete record of the warp
+    has. Ranges of shared memory, first and last address: ``copied``: destinations of copies; ``written``: destinations of stores that
+    are not executed; ``read``: loads whose values decide about control flow or addresses."""
 
     words: list[list[NDArray[np.uint32]]]
     last: NDArray[np.uint32]
@@ -98,10 +99,10 @@ class _Tracing(Translator):
             graph.listing.instructions[at] for block in graph.blocks for at in range(block.start, block.end)
         ]
         reads_shared = bool(self.needed.spaces & {"shared", "any"})
-        #: whether something writes to memory whose contents decide that is not carried out: where both are is recorded
+        #: Whether stores or copies that are not executed may write memory that the slice loads: the ranges of both are recorded.
         self.both = bool(self.needed.left) or (reads_shared and any(item.base in COPIES for item in items))
         self.both &= bool(self.needed.spaces)
-        #: whether warps may pass on what decides in shared memory by mbarriers, for which nothing waits here
+        #: Whether warps may exchange needed values in shared memory with mbarriers, for which the trace does not wait.
         self.passes_on = reads_shared and any(item.base in ("SYNCS", "ARRIVES") for item in items)
         self.sites: list[Site] = []
         self.of_block: dict[int, list[int]] = {}
@@ -146,7 +147,7 @@ class _Tracing(Translator):
         to.guard = ""
         to.line("ld.global.u32 %Tnow, [%Tcursor]")
         copies = any(self.sites[site].space == "copy" for site in self.of_block[block])
-        # of CTAs of which copies alone are recorded, or what they begin with, a warp ends when it has recorded enough
+        # If only copies, or only first accesses, of a CTA are recorded, a warp ends when it has recorded enough.
         to.line(f"setp.gt.u32 %Troom, %Tnow, %{'Tenough' if copies else 'Tuntil'}")
         to.line("@%Troom exit")
         to.line(f"add.u32 %Tend, %Tnow, {size}")
@@ -195,7 +196,7 @@ class _Tracing(Translator):
             to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
 
     def record_copy(self, item: Decoded, number: int) -> None:
-        """The fields of a copy, as the first lane has them that issues it."""
+        """Records the fields of a copy, with the values of the lowest lane that issues it."""
         to = self.to
         fields = copy_fields(item, to)
         lanes, below, mask = to.fresh("r"), to.fresh("r"), to.fresh("r")
@@ -218,7 +219,7 @@ class _Tracing(Translator):
             self.reaches(_COPIED, fields[SHARED])
 
     def record_reach(self, first: int, item: Decoded, operand: int, space: str) -> None:
-        """Where what decides is loaded, or where a store that is not carried out goes."""
+        """Records the range of a load whose value is needed, or of a store that is not executed."""
         where = read_operand(item.operands[operand])
         if space in ("shared", "generic"):
             text = (
@@ -232,11 +233,11 @@ class _Tracing(Translator):
             self.reach(first + _GLOBAL, self.to.low(self.to.q("shr.u64", moved, _GRAIN_BITS)))
 
     def reaches(self, first: int, address: str) -> None:
-        """Of shared memory."""
+        """Records a range of shared memory."""
         self.reach(first, self.to.r("and.b32", address, WITHIN))
 
     def reach(self, first: int, place: str) -> None:
-        """The least of a warp's places, and of their complements, behind the sites of ``last``."""
+        """Updates the minimum of the addresses of a warp, and that of their complements, after the sites of ``last``."""
         at = 4 * (max(1, len(self.sites)) + first)
         self.to.do(f"red.global.min.u32 [%Tlast+{at}], {place}")
         self.to.do(f"red.global.min.u32 [%Tlast+{at + 4}], {self.to.r('not.b32', place)}")
@@ -245,16 +246,16 @@ class _Tracing(Translator):
         within = offset - (self.bank.pointer or 0)
         if self.bank.pointer is not None and within in (0, 4) and not index:
             return str(PARAMETERS) if within else str(self.bank.parameters)
-        if offset == self.bank.explicit:  # a launch with clusters of one CTA is taken for one without
+        if offset == self.bank.explicit:  # Launches with clusters of one CTA are treated as launches without.
             return to.r("min.u32", to.r("sub.u32", "%Tcn", 1), 1)
         return super().launch_constant(to, offset, index, kind)
 
     def ordinary(self, item: Decoded) -> None:
-        """What would wait for warps of which nothing is recorded, or that have recorded enough, does not, where copies alone are
-        recorded. Of what is in shared memory all warps may have stored a part: all run, and meet where the whole CTA does."""
+        """If only copies are recorded, warps do not wait for those that are not recorded or have ended early. If values in shared
+        memory are needed, any warp may have stored them: all warps run and wait at barriers of the whole CTA."""
         shared = self.needed.spaces & {"shared", "any"}
         if item.base in _MEETS:
-            # each CTA runs by itself
+            # Each CTA runs independently.
             if shared:
                 self.to.do("barrier.sync 0")
             return
@@ -272,16 +273,17 @@ class _Tracing(Translator):
             ".reg .pred %Troom, %Tall, %Tcounts;",
             *(f"ld.param.u64 %T{name}, [C+{offset + 8 * number}];" for number, name in enumerate(names)),
             *(f"ld.param.u32 %T{axis}, [C+{offset + 32 + 4 * number}];" for number, axis in enumerate("XYZ")),
-            # the warp in its CTA, and among all
+            # The number of the warp in its CTA, and among all warps.
             "mov.u32 %Tn, %tid.z; mov.u32 %Tm, %ntid.y; mov.u32 %Tblock, %tid.y; mad.lo.u32 %Tn, %Tn, %Tm, %Tblock;",
             "mov.u32 %Tm, %ntid.x; mov.u32 %Tblock, %tid.x; mad.lo.u32 %Tn, %Tn, %Tm, %Tblock; shr.u32 %Tn, %Tn, 5;",
             f"mov.u32 %Tcta, %ctaid.x; ld.param.u32 %Tm, [C+{offset + 44}]; mad.lo.u32 %Twarp, %Tcta, %Tm, %Tn;",
-            # of each CTA its place in the grid, the words that a warp may record, and where those of its first warp begin
+            # From the table of CTAs: the position in the grid, the capacity of a warp in words, and the start of the first warp's
+            # words.
             "mad.wide.u32 %Tq, %Tcta, 32, %Ttable; ld.global.u32 %Tx, [%Tq]; ld.global.u32 %Ty, [%Tq+4];",
             "ld.global.u32 %Tz, [%Tq+8]; ld.global.u32 %Tcapacity, [%Tq+12]; ld.global.u64 %Tfirst, [%Tq+16];",
-            # of CTAs of which copies alone are recorded how many words, and of which warps
+            # If only copies are recorded: the limit of words, and the mask of warps.
             "ld.global.u32 %Tenough, [%Tq+24]; ld.global.u32 %Tm, [%Tq+28]; setp.eq.u32 %Tall, %Tenough, 0xFFFFFFFF;",
-            # all of them count where a bit says so
+            # A bit of the limit selects whether the words of all blocks count.
             f"setp.ge.u32 %Tcounts, %Tenough, {_BEGINNING}; selp.u32 %Tuntil, %Tenough, 0xFFFFFFFF, %Tcounts;",
             f"@%Tcounts sub.u32 %Tuntil, %Tuntil, {_BEGINNING};",
             "shr.u32 %Tm, %Tm, %Tn; and.b32 %Tm, %Tm, 1; setp.eq.u32 %Troom, %Tm, 0; @%Troom exit;",
@@ -296,7 +298,7 @@ class _Tracing(Translator):
             f"mul.wide.u32 %Tq, %Twarp, {4 * (max(1, len(self.sites)) + _REACHES)}; add.u64 %Tlast, %Tlast, %Tq;",
             "mov.u32 %Tm, %laneid; mul.wide.u32 %Tlane, %Tm, 4;",
         ]
-        # the grid that is launched is one of the CTAs that are looked at
+        # The launched grid consists of the traced CTAs.
         for axis in "xyz":
             replaced = ((f"%ctaid.{axis}", f"%T{axis}"), (f"%nctaid.{axis}", f"%T{axis.upper()}"))
             for old, new in (*replaced, (f"%cluster_nctaid.{axis}", f"%Tc{axis}")):
@@ -308,20 +310,20 @@ class _Tracing(Translator):
         ]
 
 
-#: behind the sites of ``last``, of shared and then of global memory: the least place to which stores that are not carried out go, the
-#: complement of the greatest, and those of loads that decide; then those of shared memory to which copies write
+#: Offsets after the sites of ``last``. For shared, then global memory: the minimum address of stores that are not executed, the
+#: complement of the maximum, and the same for needed loads; then those of destinations of copies in shared memory.
 _WRITTEN, _READ, _GLOBAL, _COPIED, _REACHES = 0, 2, 4, 8, 10
-#: bits of an address that tell no two places of global memory apart
+#: Ranges of global memory have this granularity, in bits of an address.
 _GRAIN_BITS = 8
-#: where warps of all CTAs of a cluster meet
+#: Where warps of all CTAs of a cluster wait for each other.
 _MEETS = frozenset(["UCGABAR_WAIT"])
-#: copies that read shared memory
+#: Copies that read shared memory.
 _FROM_SHARED = frozenset(["UTMASTG", "UTMAREDG", "UBLKRED"])
 _ADDRESS = re.compile(r"\[(%?\w+)([+-])?(\d+)?\]$")
 
 
 def _recorded(item: Decoded) -> list[tuple[int, str]]:
-    """Of an instruction the operands that are addresses which are recorded, and in what memory they are."""
+    """The operands of an instruction whose addresses are recorded, with their state spaces."""
     if item.predicate in NEVER:
         return []
     if item.base not in LOADS and item.base not in STORES:
@@ -336,7 +338,7 @@ def _recorded(item: Decoded) -> list[tuple[int, str]]:
 
 
 class Tracer:
-    """One kernel, for one architecture."""
+    """The trace kernel of a kernel for one architecture."""
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         written = _Tracing(kernel, assembly, graph)
@@ -344,11 +346,11 @@ class Tracer:
         #: 90 for ``sm_90a``
         self.number = int(assembly.architecture[3:].rstrip("af"))
         self.sites, self.of_block = written.sites, written.of_block
-        #: whether what it loads decides where it goes or what it accesses
+        #: Whether loaded values decide about control flow or addresses.
         self.reads_memory = bool(written.needed.spaces & {"global", "any"})
         self.reads_shared = bool(written.needed.spaces & {"shared", "any"})
         self.passes_on = written.passes_on
-        #: where in the parameter buffer of a launch a constant of bank 0 is
+        #: The offset in the parameter buffer of a launch for a constant of bank 0.
         self.parameter_at = written.parameter_at
         self.graph = graph
         try:
@@ -359,21 +361,21 @@ class Tracer:
             raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 
     def copies(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int, warps: int) -> Trace:
-        """Of these CTAs what the first copies record, so many words of each warp among ``warps`` (bits)."""
-        # what such warps load from shared memory may be what others have stored
+        """Records of the first copies of these CTAs, ``words`` words for each warp of the mask ``warps``."""
+        # If these warps load needed values from shared memory, other warps may have stored them.
         mask = 0xFFFFFFFF if self.reads_shared else warps
         return self._attempt(record, ctas, len(ctas), words + _MOST_OF_BLOCK, (words, mask))
 
     def beginnings(
         self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int
     ) -> NDArray[np.uint32]:
-        """``Trace.last`` of these CTAs, of whose warps only what comes before they would have recorded so many words is run."""
+        """``Trace.last`` of these CTAs. Each warp ends when its record would have ``words`` words."""
         return self._attempt(record, ctas, 0, 0, (_BEGINNING + words, 0xFFFFFFFF)).last
 
     def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
-        """Of these CTAs of a launch, with all that the first ``full`` of them record; of the others only ``last``."""
+        """The complete trace of the first ``full`` of these CTAs of a launch; of the others only ``last``."""
         everything = OFF, 0xFFFFFFFF
-        if self.passes_on:  # one CTA tells
+        if self.passes_on:  # one CTA is enough
             self._attempt(record, ctas[:1], 1, 0, everything, "note")
         first = self._attempt(record, ctas, full, _FIRST_WORDS, everything)
         wanted = int(first.used[:full].max(initial=0))
@@ -382,7 +384,7 @@ class Tracer:
         capacity = -(-wanted // 1024) * 1024
         if capacity * record.plan.warps_per_cta * full > _MOST_WORDS:
             raise NotRun("its CTAs execute too many instructions to be recorded")
-        # of the others all is known
+        # The results of the other CTAs are complete.
         again = self._attempt(record, ctas[:full], full, capacity, everything)
         return replace(
             again,
@@ -394,8 +396,8 @@ class Tracer:
         )
 
     def _device(self, record: LaunchRecord, room: int, races: str, full: int) -> Runtime:
-        """With so many bytes of memory, and with that of the launch if it is read; ``full``: CTAs of which all is recorded. Raises
-        ``NotRun`` if memory was not kept."""
+        """A device with ``room`` bytes of memory, and with the memory of the launch if loads need it; ``full``: the number of CTAs
+        that are recorded completely. Raises ``NotRun`` if the contents of memory were not kept."""
         plan, budget = record.plan, _budget(record, full)
         if not self.reads_memory:
             return Runtime(set(), memory_bytes=room, races=races, max_instructions=budget)
@@ -414,7 +416,7 @@ class Tracer:
         return device
 
     def _address_of(self, record: LaunchRecord, name: str) -> bytes:
-        """Of a variable of the module, where that matters."""
+        """The address of a module variable, 0 if no load needs memory."""
         inputs = record.plan.inputs
         if not self.reads_memory or inputs is None:
             return bytes(8)
@@ -429,10 +431,10 @@ class Tracer:
         copies: tuple[int, int],
         races: str = "off",
     ) -> Trace:
-        """``words`` of no more than ``capacity`` for each warp: where ``used`` is more, they are cut off."""
+        """Runs the trace kernel. ``words`` has at most ``capacity`` words for each warp: if ``used`` is larger, they are truncated."""
         plan, warps = record.plan, record.plan.warps_per_cta
         total = capacity * warps * full
-        # what is in shared memory is of no consequence, where nothing needed reads it
+        # Without needed loads from shared memory, its size does not matter.
         shared = self.translation.shared_bytes + plan.dynamic_shared if self.reads_shared else 0
         device = self._device(record, 4 * total + (64 << 20), races, full)
         words = device.empty(max(1, total), np.uint32)
@@ -470,7 +472,7 @@ class Tracer:
         )
 
     def _parameters(self, record: LaunchRecord, addresses: list[int]) -> bytes:
-        """The parameter buffer: what the machine code finds in its bank of constants, and behind it what the recording needs."""
+        """The parameter buffer: the constant bank of the machine code, followed by the parameters of the trace."""
         plan = record.plan
         raw = self.translation.arguments(plan.parameters)
         raw += b"".join(self._address_of(record, name) for name in self.translation.variables)
@@ -483,8 +485,8 @@ class Tracer:
 
 
 def _budget(record: LaunchRecord, full: int) -> int:
-    """Warp instructions after which a warp is given up: more than all warps of the launch execute, or than can be recorded of one
-    of ``full`` CTAs. CTAs that wait for what others store would never end."""
+    """The instruction budget of a warp: more than all warps of the launch execute, or than can be recorded of one of ``full`` CTAs.
+    CTAs that wait for stores of other CTAs would never end."""
     lengths = np.array([len(block.instructions) for block in record.program.blocks], np.int64)
     executed = int(record.observation.block_warps.astype(np.int64) @ lengths)
     words = _MOST_WORDS // (record.plan.warps_per_cta * max(1, full))
@@ -494,8 +496,8 @@ def _budget(record: LaunchRecord, full: int) -> int:
 def _table(
     ctas: list[tuple[int, int, int]], full: int, capacity: int, warps: int, copies: tuple[int, int]
 ) -> NDArray[np.uint32]:
-    """Of each CTA its place in the grid, the words that each of its warps may record, where those of its first one begin, and
-    ``copies``: how many words of which warps are enough."""
+    """A row for each CTA: its position in the grid, the capacity of each of its warps in words, the start of the first warp's words,
+    and ``copies``: the limit of words and the mask of warps."""
     table = np.zeros((len(ctas), 8), np.uint32)
     table[:, :3] = ctas
     table[:, 6:] = copies
@@ -508,7 +510,7 @@ def _table(
 def _split(
     recorded: NDArray[np.uint32], used: NDArray[np.uint32], capacity: int
 ) -> list[list[NDArray[np.uint32]]]:
-    """What each warp of each CTA recorded, of ``used`` words no more than ``capacity``."""
+    """The records of each warp of each CTA: ``used`` words, at most ``capacity``."""
     starts: NDArray[np.int64] = capacity * np.arange(used.size).reshape(used.shape)
     ends = starts + np.minimum(used, capacity)
     return [
@@ -517,8 +519,8 @@ def _split(
 
 
 def _reaches(ends: NDArray[np.uint32]) -> list[tuple[int, int] | None]:
-    """Where copies write, stores go that are not carried out, and loads read that decide, in shared memory: [CTA, warp, reach].
-    Raises ``NotRun`` if such stores and loads may meet in global memory."""
+    """Ranges of shared memory: destinations of copies, stores that are not executed, and needed loads; ``ends``: [CTA, warp, reach].
+    Raises ``NotRun`` if such stores and loads may overlap in global memory."""
     least = ends.min(axis=(0, 1)).tolist()
     copied, written, read, stored, loaded = (
         None if least[first] == OFF else (least[first], OFF - least[first + 1])

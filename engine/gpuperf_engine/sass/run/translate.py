@@ -1,4 +1,4 @@
-"""Machine code as a PTX kernel that does the same, instruction by instruction."""
+"""Translates machine code, instruction by instruction, to an equivalent PTX kernel."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ __all__ = ["Translation", "Translator", "cubin_of", "label_of", "meeting", "tran
 
 assert (
     accesses and bulk and floats and halves and integers and matrices and tensor and warpgroups
-)  # they fill the table of opcodes
+)  # their import registers the opcodes
 
-#: the most instructions that are written
+#: The most machine instructions that are translated.
 _MOST = 40_000
-#: what parameters may be aligned to
+#: The largest alignment of parameters.
 _ALIGNED = 128
-#: slow paths are left out at first where all code is so many times as large as that without them
+#: Slow paths are omitted at first if the code with them is this many times as large as without.
 _MUCH = 1.3
-#: what ``ptxas`` adds to shared memory from Hopper on, in front
+#: Bytes that ``ptxas`` reserves at the start of shared memory from Hopper on.
 _RESERVED = 0x400
-#: what comes of operands that are others than an opcode has
+#: Errors raised by operands that an opcode does not have.
 _UNREADABLE = (AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError)
 _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True)
 class Translation:
-    """``text``: a module with one kernel, whose one parameter holds those of the original as bank 0 does, then ``constants``, then an
-    address for each of ``variables``. ``parameters``: of each its place in the original's buffer, its bytes, and its place in this
-    one; ``constants_at``: where ``constants`` begin. ``places``: for each block of the machine code the lines that are executed as
-    often as it; ``meets``: by the line of a branch that of the label where its lanes meet, 0 for nowhere; ``reasons``: by line why
-    the run ends there."""
+    """``text``: a module with one kernel. Its one parameter holds those of the original in the layout of bank 0, then ``constants``,
+    then an address for each of ``variables``. ``parameters``: for each parameter its offset in the original's buffer, its size, and
+    its offset here; ``constants_at``: the offset of ``constants``. ``places``: for each basic block of the machine code, lines that
+    are executed as often as the block; ``accesses``: the position of the machine instruction by line; ``meets``: by line of a branch,
+    the line of the label of its reconvergence point, 0 if there is none; ``reasons``: by line, the reason for which the run ends
+    there."""
 
     text: str
     parameters: tuple[tuple[int, int, int], ...]
@@ -59,7 +60,7 @@ class Translation:
     shared_bytes: int
 
     def arguments(self, given: bytes) -> bytes:
-        """The parameter up to the addresses of variables; ``given``: the buffer of the original."""
+        """The parameter, without the addresses of variables; ``given``: the buffer of the original."""
         buffer = bytearray(self.constants_at)
         for offset, size, place in self.parameters:
             buffer[place : place + size] = given[offset : offset + size]
@@ -67,8 +68,8 @@ class Translation:
 
 
 def translate(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True) -> Translation:
-    """The machine code of a kernel; without ``slow_paths`` the run ends where one begins, if they are much of it. Raises ``NotRun``
-    for what no launch of it could be run of."""
+    """Translates the machine code of a kernel. Without ``slow_paths`` the run ends where one begins, if they are a large part of the
+    code. Raises ``NotRun`` if no launch of it can be run."""
     nodes = nodes_of(graph)
     if not slow_paths:
         without = nodes_of(graph, slow_paths=False)
@@ -81,7 +82,7 @@ def _size(nodes: Iterable[Node]) -> int:
 
 
 def meeting(translation: Translation, lines: Mapping[int, Instruction]) -> dict[Instruction, int]:
-    """By branch the position of the instruction where its lanes meet; ``lines``: the instructions of what was written, by line."""
+    """The position of the reconvergence point of each branch; ``lines``: the instructions of the translation, by line."""
     order = sorted(lines)
     following = {0: -1}
     for label in translation.meets.values():
@@ -91,7 +92,7 @@ def meeting(translation: Translation, lines: Mapping[int, Instruction]) -> dict[
 
 
 def cubin_of(assembly: Assembly) -> Cubin:
-    """What an assembly holds. Raises ``NotRun`` if it cannot be read."""
+    """The contents of an assembly. Raises ``NotRun`` if they cannot be read."""
     try:
         return read_cubin(assembly.cubin)
     except ValueError as error:
@@ -99,7 +100,7 @@ def cubin_of(assembly: Assembly) -> Cubin:
 
 
 class Translator:
-    """Writes one kernel. ``own_bytes``: of parameters behind all others, for what ``setup`` writes in front of the code."""
+    """Translates one kernel. ``own_bytes``: the size of additional parameters after all others, for the code of ``setup``."""
 
     own_bytes = 0
 
@@ -117,7 +118,7 @@ class Translator:
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
         self.to = Writer(self.constant)
         self.literals = cubin.sections.get(f".nv.constant2.{kernel.name}", b"")
-        #: bytes in front of the first parameter, so that each is aligned as in bank 0
+        #: Bytes in front of the first parameter, so that each parameter has the alignment that it has in bank 0.
         self.front = self.bank.parameters % _ALIGNED
         self.moved = [
             (item.offset, item.size, place - self.bank.parameters + self.front)
@@ -132,7 +133,7 @@ class Translator:
         self.nodes = nodes
         self.asks_for_lanes = any(map(_asks_for_lanes, graph.listing.instructions))
         self.met = {id(node.meets) for node in self.nodes if node.outside and node.meets is not None}
-        #: whether lanes end where those of their region do not see it
+        #: Whether lanes may end inside a region: then absent lanes may have ended, or wait at the end of the region.
         self.ends_inside = any(node.block.kind == "exit" and not node.outside for node in self.nodes)
 
     # -- constants -----------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ class Translator:
                 size = to.r("mov.u32", f"%cluster_nctaid.{'xyz'[(offset - start) // 4]}")
                 return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", size)) if inverse else size
         within = offset - where.parameters + self.front
-        # what an index counts from may lie in front of the parameters
+        # The base of an indexed load may be in front of the parameters.
         if index or self.front <= within < self.parameters:
             return self.parameter(to, within, index, kind)
         if index or kind not in ("b32", "u16"):
@@ -185,7 +186,7 @@ class Translator:
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
 
     def parameter_at(self, offset: int) -> int:
-        """Where in the parameter buffer of the original a constant of bank 0 is; below zero for what is no parameter."""
+        """The offset of a constant of bank 0 in the parameter buffer of the original; negative if it is no parameter."""
         within = offset - self.bank.parameters + self.front
         found = (at + within - place for at, size, place in self.moved if place <= within < place + size)
         return next(found, -1)
@@ -203,7 +204,7 @@ class Translator:
         return made
 
     def place_of(self, name: str) -> int:
-        """Where in the parameter buffer the address of a variable is."""
+        """The offset of the address of a variable in the parameter buffer."""
         start = self.parameters + -(-len(self.literals) // 16) * 16
         return start + 8 * self.variables.setdefault(name, len(self.variables))
 
@@ -243,7 +244,7 @@ class Translator:
             self.places.setdefault(node.block.index, []).append(len(to.lines))
             self.block(node)
             last = self.graph.listing.instructions[node.block.end - 1]
-            # lanes meet where a block begins: only what a branch names begins one
+            # Reconvergence points must be starts of blocks, which only targets of branches are.
             if node.leaving is not None and not node.leaving[2]:
                 to.line(f"bra.uni K{node.index}")
             elif node.next is not None and (node.next is not following or last.base in JOINS):
@@ -254,7 +255,7 @@ class Translator:
                 to.line("mov.b32 %NONE, 0")
         gates = self.gates()
         head = self.head()
-        # lines are numbered from 1
+        # Line numbers start at 1.
         shift = len(head) + 1
         meets = {
             line + shift: 0
@@ -277,8 +278,8 @@ class Translator:
         )
 
     def gates(self) -> dict[int, int]:
-        """Writes the gates, and what leads to them: each lane brings a number, 0 if it stays, else by the first lane of the part that
-        it left in and by where it goes. Returns the line of each."""
+        """Writes the gates and the code that leads to them. Each lane brings a number: 0 if it remains in the region, else one for the
+        lowest lane of the path on which it left and for its target. Returns the line of each gate."""
         to, starts = self.to, dict[int, int]()
         leaving = [node for node in self.nodes if node.leaving is not None]
         to.guard = ""
@@ -291,7 +292,7 @@ class Translator:
             first = to.r("bfind.u32", to.r("and.b32", mask, to.r("neg.s32", mask)))
             to.line(f"add.s32 %LEFT, {first}, {32 * target + 1}")
             to.line(f"bra.uni G{gate.index}")
-        # in the order of their numbers
+        # In the order of their numbers.
         for gate in dict.fromkeys(node.leaving[0] for node in leaving if node.leaving is not None):
             starts[gate.index] = len(to.lines)
             to.lines.append(f"G{gate.index}:")
@@ -306,7 +307,7 @@ class Translator:
         return starts
 
     def head(self) -> list[str]:
-        """Everything in front of the first block."""
+        """The statements in front of the first block."""
         to = self.to
         end = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
         size = end + self.own_bytes
@@ -338,7 +339,7 @@ class Translator:
         return [*lines, *tensor.allocation(self.graph.listing.instructions), *self.setup(end)]
 
     def setup(self, offset: int) -> list[str]:
-        """What stands in front of the code; ``offset`` of the parameters of its own."""
+        """Additional statements of the prologue; ``offset``: of the additional parameters."""
         return []
 
     def block(self, node: Node) -> None:
@@ -383,7 +384,7 @@ class Translator:
             raise NotRun(f"{item.opcode} has operands that are not known here") from None
 
     def control(self, node: Node, item: Decoded) -> bool:
-        """Writes the end of a block, if it is one: whether it was."""
+        """Writes the terminator of a block. Returns whether the instruction was one."""
         try:
             return self._control(node, item)
         except _UNREADABLE:
@@ -443,8 +444,8 @@ class Translator:
         to.do(f"bra {f'K{node.index}' if node.leaving is not None and node.leaving[2] else label_of(target)}")
 
     def synchronise(self, node: Node, item: Decoded) -> None:
-        """``WARPSYNC``: lanes go on together with those that they name, if these are here too. Outside of all regions lanes of the
-        whole warp may meet behind it."""
+        """``WARPSYNC``: the named lanes continue together if all of them are on this path. Outside all regions the whole warp may
+        reconverge behind it."""
         to = self.to
         if to.guard or not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
             raise NotRun(f"{item.opcode} is not known here")
@@ -458,17 +459,18 @@ class Translator:
         to.stop_unless(everyone, f"{item.opcode} by part of a warp")
 
     def branch_if_apart(self, node: Node, item: Decoded) -> None:
-        """``BRA.DIV`` goes on where the lanes that it names are all here, on Turing, where it names none, those of the warp that have
-        not ended; ``BRA.CONV`` does not.
+        """``BRA.DIV`` continues without branching if all named lanes are on this path; on Turing, which names none, if all lanes of
+        the warp that have not ended are. ``BRA.CONV`` branches then.
 
-        Lanes that are not here have not ended for sure if they wait for others at the end of a region, in which nobody ends."""
+        Lanes that wait at the end of a region in which no lane ends have certainly not ended.
+        """
         to = self.to
         operand = read_operand(item.operands[0])
         if not isinstance(operand, Register) and len(item.operands) > 1:
             raise NotRun(f"{item.opcode} is not known here")
         mask, named = to.fresh("r"), isinstance(operand, Register)
         to.line(f"activemask.b32 {mask}")
-        if named:  # by lanes that name others: ptxas combines what they name
+        if named:  # ptxas combines what the lanes name
             same = to.p("setp.eq.b32", to.r("lop3.b32", to.word(operand), mask, 0, 0x30), 0)
         else:
             same = to.p("setp.eq.b32", mask, "%LIVE")
@@ -482,7 +484,7 @@ class Translator:
         to.do(f"bra N{next(iter(node.onward.values())).index}")
 
     def indirect(self, node: Node, item: Decoded) -> None:
-        """``BRX R2 -0x120``: to where the next instruction is, plus both."""
+        """``BRX R2 -0x120``: jumps to the address of the next instruction plus both."""
         to = self.to
         if to.guard:
             raise NotRun("a guarded BRX")
@@ -506,10 +508,10 @@ class Translator:
 
 
 def _asks_for_lanes(item: Decoded) -> bool:
-    """Whether it depends on which lanes of a warp are at an instruction."""
+    """Whether the effect of an instruction depends on the lanes of the warp that execute it together."""
     return item.base == "WARPSYNC" or item.opcode.startswith(("BRA.DIV", "BRA.CONV"))
 
 
 def label_of(goal: Node | Gate) -> str:
-    """The label in the PTX where a node or gate begins."""
+    """The PTX label of a node or gate."""
     return f"{'G' if isinstance(goal, Gate) else 'N'}{goal.index}"

@@ -1,4 +1,4 @@
-"""Machine instructions of warp groups: products whose factors lie in shared memory, and barriers in shared memory."""
+"""Machine instructions of warpgroups: products with factors in shared memory, and mbarriers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DESCRIPTOR = re.compile(r"gdesc\[(UR\d+)\]((?:\.tnsp[AB])*)$")
 
 
 def _types(op: Op) -> tuple[str, str, str]:
-    """Of the sums and both factors, as PTX calls them: ``QGMMA.64x128x32.F32.E4M3.E5M2``."""
+    """The types of the sums and of both factors in PTX: ``QGMMA.64x128x32.F32.E4M3.E5M2``."""
     words = [word.lower() for word in op.words[1:]]
     if op.base == "IGMMA" and len(words) == 2 and {*words} <= {"s8", "u8"}:
         return "s32", words[0], words[1]
@@ -38,8 +38,8 @@ def _types(op: Op) -> tuple[str, str, str]:
 
 @opcodes("HGMMA", "QGMMA", "IGMMA")
 def _product(op: Op, to: Writer) -> None:
-    """``HGMMA.64x128x16.F32 R24, gdesc[UR4].tnspB, R24, gsb0``: descriptors of A in UR4 and UR5, of B in the two behind these. A may
-    be in registers: then the first of four stands before the descriptors."""
+    """``HGMMA.64x128x16.F32 R24, gdesc[UR4].tnspB, R24, gsb0``: the descriptor of A is in UR4 and UR5, that of B in the next two. If A
+    is in registers, the first of four registers precedes the descriptor of B."""
     shape, types = _SHAPE.match(op.words[0]), _types(op)
     texts = [text for text in op.texts if not text.startswith("gsb")]
     committed = len(texts) < len(op.texts)
@@ -89,9 +89,9 @@ def _warpgroup(op: Op, to: Writer) -> None:
 
 @opcodes("SYNCS")
 def _syncs(op: Op, to: Writer) -> None:
-    """The state that ``ptxas`` writes for a barrier of n arrivals is 2²⁰ − n twice, from bits 1 and 43 on; the parity that is waited
-    for is the highest bit of a register, also of the state that an arrival returns. ``cp.async.mbarrier.arrive`` adds one that is
-    expected (``A0T1``), for copies that are complete here at once (``ARRIVES``)."""
+    """The state that ``ptxas`` writes for an mbarrier of n arrivals contains 2²⁰ − n twice, from bits 1 and 43 on. The highest bit of
+    a register is the parity to wait for, also of the state that an arrival returns. ``cp.async.mbarrier.arrive`` adds a pending
+    arrival (``A0T1``) for copies, which complete here immediately (``ARRIVES``)."""
     if op.words == ("CCTL", "IVALL"):
         return
     if op.words == ("CCTL", "IV"):
@@ -138,6 +138,6 @@ def _arrives(op: Op, to: Writer) -> None:
 
 @opcodes("USETMAXREG")
 def _registers(op: Op, to: Writer) -> None:
-    """Registers are free at once."""
+    """Registers are available immediately."""
     if isinstance(op.operands[0], Predicate):
         to.put_flag(op.operands[0], "%PT")

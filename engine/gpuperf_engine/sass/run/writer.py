@@ -1,7 +1,7 @@
-"""PTX written for machine instructions, one after the other.
+"""Writes PTX for machine instructions.
 
-Registers of the machine are registers of 32 bits of the same number (``%R4``, ``%U4`` for ``UR4``), predicates are predicates
-(``%P0``, ``%UP0``). What an instruction computes goes through registers of its own; its guard is on what it changes.
+Machine registers are 32-bit PTX registers of the same number (``%R4``, ``%U4`` for ``UR4``), predicates are PTX predicates (``%P0``,
+``%UP0``). Intermediate values have their own registers; only statements that change machine state are guarded.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from .operands import Address, Constant, Immediate, Operand, Predicate, Register
 
 __all__ = ["WITHIN", "NotRun", "Op", "Writer", "both", "opcode_row", "opcodes"]
 
-#: bits of an address within the shared memory of a CTA
+#: Bits of an address within the shared memory of a CTA.
 WITHIN = 0xFFFFFF
 
 
 class NotRun(Exception):
-    """Why machine code cannot be run: the text says what of it is not known here."""
+    """Machine code cannot be run or simulated; the message names what is not supported."""
 
 
-#: reads a word of a constant bank: the bank, the offset, what is added to it (a register of 32 bits, or empty) and the type
+#: Reads a word of a constant bank: the bank, the offset, a 32-bit register that is added to it (or an empty string), and the type.
 ReadConstant = Callable[["Writer", int, int, str, str], str]
 
 
 @dataclass(slots=True)
 class Writer:
-    """``lines`` so far. ``guard`` is that of the machine instruction that is written: ``@%P0 `` or empty."""
+    """``lines``: the statements so far. ``guard``: that of the current machine instruction, ``@%P0 `` or empty."""
 
     read_constant: ReadConstant
     lines: list[str] = field(default_factory=list)
     guard: str = ""
     encoding: int = 0
-    #: whether CTAs of a cluster run each by itself
+    #: Whether the CTAs of a cluster run independently.
     apart: bool = False
     registers: set[str] = field(default_factory=set)
     predicates: set[str] = field(default_factory=set)
-    #: by the position of a line why the run ends there
+    #: By the position of a line, the reason for which the run ends there.
     reasons: dict[int, str] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0})
-    #: where words of the parameters are, by offset and type, since the last label
+    #: Registers that hold words of the parameters, by offset and type, since the last label.
     constants: dict[tuple[int, str], str] = field(default_factory=dict)
 
     # -- statements ----------------------------------------------------------------------------------------------------
@@ -51,11 +51,11 @@ class Writer:
         return f"%{kind}{self.made[kind] - 1}"
 
     def line(self, text: str) -> None:
-        """A statement that is carried out whatever the guard says."""
+        """Adds a statement without guard."""
         self.lines.append(f"{text};")
 
     def do(self, text: str) -> None:
-        """A statement under the guard."""
+        """Adds a statement with the guard."""
         self.lines.append(f"{self.guard}{text};")
 
     def _value(self, kind: str, opcode: str, operands: tuple[object, ...]) -> str:
@@ -64,15 +64,15 @@ class Writer:
         return target
 
     def r(self, opcode: str, *operands: object) -> str:
-        """A value of 32 bits."""
+        """A 32-bit value."""
         return self._value("r", opcode, operands)
 
     def q(self, opcode: str, *operands: object) -> str:
-        """A value of 64 bits."""
+        """A 64-bit value."""
         return self._value("q", opcode, operands)
 
     def h(self, opcode: str, *operands: object) -> str:
-        """A value of 16 bits."""
+        """A 16-bit value."""
         return self._value("h", opcode, operands)
 
     def p(self, opcode: str, *operands: object) -> str:
@@ -82,7 +82,7 @@ class Writer:
     # -- what is read --------------------------------------------------------------------------------------------------
 
     def name(self, register: Register, above: int = 0) -> str:
-        """The register, or one of those above it; 0 for RZ."""
+        """The register, or one ``above`` it; 0 for RZ."""
         if register.is_zero:
             return "0"
         name = f"%{'U' if register.uniform else 'R'}{register.number + above}"
@@ -90,14 +90,14 @@ class Writer:
         return name
 
     def turned(self, register: Register) -> str:
-        """A register for the angle that a register holds in turns."""
+        """A register for the angle in radians that a register holds in turns."""
         name = f"%V{register.number}"
         self.registers.add(name)
         return name
 
     def plain(self, operand: Operand | None, above: int = 0, kind: str = "b32") -> str:
-        """The 32 bits of an operand, or those above them, without its sign, complement and selectors. ``kind``: the type of which a
-        constant is."""
+        """The 32 bits of an operand, or of a register ``above`` it, without its sign, complement and selectors. ``kind``: the type of
+        a constant."""
         if isinstance(operand, Register):
             return self.name(operand, above)
         if isinstance(operand, Immediate):
@@ -113,7 +113,7 @@ class Writer:
         raise NotRun("an operand that is not known here")
 
     def word(self, operand: Operand | None) -> str:
-        """32 bits as an integer."""
+        """A 32-bit integer."""
         value = self.plain(operand)
         if isinstance(operand, (Register, Constant)):
             if operand.absolute:
@@ -125,7 +125,7 @@ class Writer:
         return value
 
     def real(self, operand: Operand | None) -> str:
-        """32 bits as a number in floating point."""
+        """A 32-bit floating-point number."""
         value = self.plain(operand)
         if isinstance(operand, (Register, Constant)):
             if operand.absolute:
@@ -138,7 +138,7 @@ class Writer:
         return value if value.startswith("%") else self.r("mov.b32", value)
 
     def wide(self, operand: Operand | None, *, floating: bool = False) -> str:
-        """64 bits, of two registers."""
+        """The 64 bits of a register pair."""
         if isinstance(operand, Immediate) and (floating or operand.value is None):
             return self.q("mov.b64", (self.encoding >> 32 & 0xFFFFFFFF) << 32)
         if isinstance(operand, Immediate):
@@ -168,7 +168,7 @@ class Writer:
         return self.q("cvt.u64.u32", value)
 
     def predicate(self, operand: Operand | None) -> str:
-        """A predicate as an operand; ``%PT`` or ``%PF`` for those that are always the same."""
+        """A predicate as an operand; ``%PT`` or ``%PF`` for constant ones."""
         if not isinstance(operand, Predicate):
             raise NotRun("an operand that is not known here")
         if operand.number < 0:
@@ -196,7 +196,7 @@ class Writer:
             self.do(f"mov.b32 {self.name(target, above)}, {value}")
 
     def compute(self, target: Operand | None, opcode: str, *operands: object) -> None:
-        """A value of 32 bits that is made where it belongs: no move of it is written."""
+        """Computes a 32-bit value directly in its destination, without a move."""
         if not isinstance(target, Register):
             raise NotRun("a destination that is not known here")
         if not target.is_zero:
@@ -212,11 +212,10 @@ class Writer:
         if not isinstance(target, Predicate):
             raise NotRun("a destination that is not known here")
         if target.number >= 0:
-            # a predicate has no move of its own
             self.do(f"and.pred {self.flag(target)}, {value}, %PT")
 
     def targets(self, register: Register, count: int) -> str:
-        """So many registers as the destination of a vector; for RZ some that nobody reads."""
+        """``count`` registers as the destination of a vector; unused ones for RZ."""
         names = [
             self.fresh("r") if register.is_zero else self.name(register, above) for above in range(count)
         ]
@@ -227,17 +226,17 @@ class Writer:
         return names[0] if count == 1 else f"{{{', '.join(names)}}}"
 
     def vector(self, register: Operand | None, count: int) -> str:
-        """So many registers as an operand in braces."""
+        """``count`` registers as an operand in braces."""
         assert isinstance(register, Register)
         return f"{{{', '.join(self._register(self.name(register, above)) for above in range(count))}}}"
 
     def stop(self, reason: str) -> None:
-        """The run ends where lanes for which the guard holds come here."""
+        """Ends the run if a lane for which the guard holds gets here."""
         self.reasons[len(self.lines)] = reason
         self.do("trap")
 
     def stop_unless(self, known: str, reason: str) -> None:
-        """The run ends where a lane comes here for which the guard holds and a predicate does not."""
+        """Ends the run if a lane for which the guard holds, and ``known`` does not, gets here."""
         if self.guard:
             flag = self.guard.strip()[1:]
             off = flag[1:] if flag.startswith("!") else self.p("not.pred", flag)
@@ -256,7 +255,7 @@ class Writer:
         return self.q("add.s64", base, f"{minus}{below}" or offset or "0")
 
     def address64(self, operand: Operand | None) -> str:
-        """Of global or generic memory."""
+        """The operand of global or generic memory."""
         if not isinstance(operand, Address):
             raise NotRun("an address that is not known here")
         total = ""
@@ -277,7 +276,7 @@ class Writer:
         return f"[{total}{operand.offset:+d}]"
 
     def address32(self, operand: Operand | None) -> str:
-        """Of shared or local memory."""
+        """The operand of shared or local memory."""
         if not isinstance(operand, Address):
             raise NotRun("an address that is not known here")
         total = ""
@@ -297,8 +296,8 @@ class Writer:
         return f"[{total}+{operand.offset}]"
 
     def own(self, operand: Operand | None) -> str:
-        """Of shared memory of the CTA itself, whose number in its cluster the address may have above (``apart``: not where it
-        runs)."""
+        """The operand of the CTA's own shared memory. Upper bits of the address may hold its rank in the cluster, which is not valid
+        if ``apart``."""
         text = self.address32(operand)
         if not self.apart:
             return text
@@ -307,7 +306,7 @@ class Writer:
 
 
 def both(to: Writer, test: str) -> str:
-    """The guard where a predicate holds too."""
+    """The guard, with an additional predicate."""
     if to.guard:
         flag = to.guard.strip()[1:]
         flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
@@ -317,7 +316,7 @@ def both(to: Writer, test: str) -> str:
 
 @dataclass(slots=True)
 class Op:
-    """A machine instruction. ``base`` is without ``U`` where the uniform datapath has the same instruction."""
+    """A machine instruction. ``base`` has no ``U`` prefix if the uniform datapath has the same instruction."""
 
     item: Decoded
     base: str
@@ -329,7 +328,7 @@ class Op:
         return word in self.words
 
     def allow(self, *words: str) -> None:
-        """Raises ``NotRun`` for modifiers that are none of these."""
+        """Raises ``NotRun`` for other modifiers."""
         for word in self.words:
             if word not in words:
                 raise NotRun(f"{self.item.opcode} has a modifier that is not known here")
@@ -340,7 +339,7 @@ _ROWS: dict[str, Handler] = {}
 
 
 def opcodes(*names: str) -> Callable[[Handler], Handler]:
-    """Makes a function the one that writes these opcodes."""
+    """Registers a function as the handler of these opcodes."""
 
     def keep(handler: Handler) -> Handler:
         _ROWS.update(dict.fromkeys(names, handler))
@@ -350,7 +349,7 @@ def opcodes(*names: str) -> Callable[[Handler], Handler]:
 
 
 def opcode_row(item: Decoded) -> tuple[Handler, Op] | None:
-    """What writes an instruction, and its operands; ``None`` for an opcode that is not known here."""
+    """The handler and the operands of an instruction; ``None`` for an unknown opcode."""
     base, *words = item.opcode.split(".")
     handler = _ROWS.get(base)
     if handler is None and base.startswith("U"):

@@ -1,1 +1,1 @@
-"""Runtime of generated code: races, that is accesses that conflict and that nothing orders."""
+"""Runtime of generated code: detection of races, which are conflicting accesses that nothing orders."""

@@ -1,4 +1,4 @@
-"""Runtime of generated code: what lanes access of global memory is split into lines, which ``races.global_memory`` looks at."""
+"""Runtime of generated code: splits the accesses of lanes to global memory into lines, which ``races.global_memory`` checks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .words import race_accessor
 
 
 def race_row(context: Context, site: int, mask: int, first: int, values: int, size: int, how: int) -> int:
-    """Accesses of global memory by lanes side by side; ``first`` is the address of lane 0. ``values``: what they store, lane after
-    lane, with 64 bytes before and behind that can be read; or 0. ``how``: 4 they store, 8 they load, 16 vectors of several
-    elements."""
+    """Check accesses to global memory by adjacent lanes; ``first`` is the address of lane 0. ``values``: the host address of the
+    stored values, lane after lane, with 64 readable bytes before and after them; or 0. ``how``: 4 the lanes store, 8 they load, 16
+    each lane accesses a vector of several elements."""
     access = race_access(context, site, values, size, how)
     power = trailing_zeros(size)
     while mask:
@@ -52,15 +52,15 @@ def race_row(context: Context, site: int, mask: int, first: int, values: int, si
 
 
 def race_image(access: LineAccess, start: int, first: int) -> int:
-    """Where the values of a line would begin, those of lane 0 being stored at ``first``."""
+    """The host address of the value for the first byte of a line, if lane 0 stores at ``first``."""
     return access.VALUES + (access.VALUES != 0) * ((start & (0 - Line.BYTES)) - first)
 
 
 def race_anywhere(
     context: Context, site: int, mask: int, addresses: int, values: int, size: int, how: int
 ) -> int:
-    """As ``race_row``, of lanes at any addresses. ``how``: 32 all store one value in one place. Gives the lanes whose values are to be
-    stored."""
+    """As ``race_row``, for lanes at arbitrary addresses. ``how``: 32 all lanes store one value at one address. Returns the lanes
+    whose values must be stored."""
     access = race_access(context, site, values, size, how)
     power = trailing_zeros(size)
     if how & 32 and mask:
@@ -69,7 +69,8 @@ def race_anywhere(
         race_line(context, access, lane, start, size, race_image(access, start, start - lane * size))
         return mask
     if how & 4 and context.RACE_LOCKED:
-        # of lanes that store to one place the last one stays: others are not to find the value of another one there
+        # of lanes that store at one address only the last one is checked: the detector must not compare its value with one of the
+        # other lanes
         mask = last_of(addresses, mask)
     given = mask
     lane = trailing_zeros(mask)
@@ -84,7 +85,7 @@ def race_anywhere(
         first = start - lane * size
         lanes = 1
         if mask >> lane & 2 and load64(addresses + lane * 8 + 8) == start + size:
-            # one that begins a line at the end of a row may have the place of lanes that follow
+            # a lane that begins a line after a full row may have the address of later lanes
             lanes = trailing_zeros(~((mask & in_row(addresses, lane, size)) >> lane | 1))
             if start + (lanes - 1) * size & (Line.BYTES - 1) == 0:
                 lanes -= 1
@@ -97,14 +98,14 @@ def race_anywhere(
             lane += part >> power
             part = Line.BYTES
         if how & 4 == 0 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
-            # a place that all lanes load from
+            # all of these lanes load from one address
             mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
         race_line(context, access, lane, start, end - start, race_image(access, start, first))
     return given
 
 
 def race_atomics(context: Context, site: int, mask: int, addresses: int, size: int, how: int) -> int:
-    """Note atomics by lanes, of words that nobody else has accessed; ``how`` as ``reach`` has it. Gives the lanes whose are noted."""
+    """Record atomics of lanes in batches of words; ``how`` as in ``reach``. Returns the lanes whose atomics are recorded."""
     flags = load16(context.RACE_SITES + 2 * site)
     kinds = Race.WORDS | Race.IS_STRONG | Race.NARROW | Race.ACQUIRES | Race.RELEASES
     if flags & kinds != Race.WORDS | Race.IS_STRONG or context.RACE_BITS == 0 or mask == 0:
@@ -117,14 +118,14 @@ def race_atomics(context: Context, site: int, mask: int, addresses: int, size: i
 
 
 def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: int) -> int:
-    """As ``race_row``, of loads through a texture or surface; ``sizes``: bytes of each lane, four bytes each."""
+    """As ``race_row``, for loads through a texture or surface; ``sizes``: the bytes of each lane's access, in four bytes per lane."""
     while mask:
         lane = trailing_zeros(mask)
         size = load32(sizes + lane * 4)
         start = load64(addresses + lane * 8)
         some = mask & alike(sizes, lane, 4)
         if start & (size - 1):
-            # rows of narrow texels begin anywhere
+            # a row of narrow texels may begin at any address
             some = 1 << lane
             race_row(context, site, some, start - lane * size, 0, size, 8)
         else:
@@ -134,7 +135,7 @@ def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: i
 
 
 def race_loose(context: Context, site: int, mask: int, addresses: int, values: int, size: int) -> int:
-    """As ``race_row``, of stores through a surface at addresses that are no multiples of their size."""
+    """As ``race_row``, for stores through a surface at addresses that are not multiples of their size."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -143,13 +144,13 @@ def race_loose(context: Context, site: int, mask: int, addresses: int, values: i
 
 
 def race_first_of(lanes: int, mask: int) -> int:
-    """Those lanes that come before all others of a mask."""
+    """The lanes of ``lanes`` below the first lane of the mask that is not in ``lanes``."""
     others = mask & ~lanes
     return mask & lanes & ((others & (0 - others)) - 1)
 
 
 def race_alone(context: Context, site: int, lane: int, address: int, size: int, how: int) -> int:
-    """As ``race_row``, of one lane."""
+    """As ``race_row``, for one lane."""
     values = context.RACE_VALUE
     if values:
         width = context.RACE_WIDTH
@@ -164,7 +165,7 @@ def race_alone(context: Context, site: int, lane: int, address: int, size: int, 
 
 
 def race_access(context: Context, site: int, values: int, size: int, how: int) -> LineAccess:
-    """What an instruction of the running warp does."""
+    """Fill the fields of ``LineAccess`` that are the same for all lines of an instruction of the running warp."""
     access = LineAccess(context.SCRATCH + LineAccess.PLACE)
     cta = context.CTA
     record = cta.RACES
@@ -193,7 +194,8 @@ def race_access(context: Context, site: int, values: int, size: int, how: int) -
 
 
 def race_accesses_words(context: Context, access: LineAccess) -> int:
-    """Words are looked at, or, where CTAs may wait for one another, lines by what is left of batches of words."""
+    """Prepare a check by words. Where CTAs may wait for one another, lines are checked, except for accesses that fit in batches of
+    words."""
     record = Race(access.RECORD)
     if context.RACE_SEGMENTS == 0:
         access.UNIT = context.RACE_UNIT
@@ -206,7 +208,7 @@ def race_accesses_words(context: Context, access: LineAccess) -> int:
 
 
 def race_in_cluster(context: Context, access: LineAccess) -> int:
-    """The CTAs of a cluster are held against one another as the warps of a CTA are."""
+    """The CTAs of a cluster are checked against one another like the warps of a CTA."""
     cta = access.CTA
     rank = cta.RANK
     access.RANK = rank

@@ -1,6 +1,6 @@
-"""Runtime of generated code: how CTAs begin, and what their barriers order.
+"""Runtime of generated code: the start of CTAs, and the order that their barriers establish.
 
-A barrier of all warps raises the base of all of them; barriers of some warps, and those of clusters, have clocks. For these see
+A barrier of all warps raises the base of every warp. Barriers of some warps, and those of clusters, have vector clocks; see
 ``races.clocks``.
 """
 
@@ -25,7 +25,7 @@ from .clocks import (
 
 
 def race_begin(context: Context, cta: Cta) -> int:
-    """A CTA starts: nothing of it has been accessed."""
+    """A CTA starts: reset its records."""
     record = cta.RACE_ROOM
     cta.RACES = record
     if record == 0:
@@ -69,7 +69,7 @@ def race_begin(context: Context, cta: Cta) -> int:
 
 
 def race_forget(record: Race, warps: int) -> int:
-    """Times begin anew."""
+    """Times restart: clear the shadows and clocks of a CTA."""
     fill(record.PLANES, 0, record.PLANE * Race.PLANES_COUNT)
     fill(record + Race.CLOCKS, 0, record.ROOM)
     record.SLOTS = 0
@@ -78,7 +78,7 @@ def race_forget(record: Race, warps: int) -> int:
 
 
 def race_lay_out(record: Race, warps: int) -> int:
-    """What the records of warps always hold."""
+    """Set the fields of warp records that never change."""
     warp = 0
     while warp < warps:
         me = race_me(record, warp)
@@ -89,7 +89,7 @@ def race_lay_out(record: Race, warps: int) -> int:
 
 
 def race_renew(context: Context, cluster: Cluster) -> int:
-    """Before the CTAs of a cluster start: times begin anew if it is late for one of them."""
+    """Before the CTAs of a cluster start: times restart in all of them if they are near the limit in one of them."""
     size = cluster.SIZE
     late = 0
     rank = 0
@@ -105,7 +105,7 @@ def race_renew(context: Context, cluster: Cluster) -> int:
 
 
 def race_begin_cluster(context: Context, cluster: Cluster) -> int:
-    """The CTAs of a cluster have started: of one another they know what they did before."""
+    """The CTAs of a cluster have started: what each has done so far happens before what the others do."""
     rank = 0
     while rank < cluster.SIZE:
         record = cluster.PEERS[rank].RACES
@@ -132,7 +132,7 @@ def race_begin_cluster(context: Context, cluster: Cluster) -> int:
 
 
 def race_barrier_of_all(record: Race, warps: int) -> int:
-    """A barrier of all warps: what they have done happens before what they will do."""
+    """A barrier of all warps: everything before it happens before everything after it."""
     step = record.STEP
     now = record.NOW + step
     race_share(record, warps, 32 * 4, record.AGENTS * 4)
@@ -169,12 +169,12 @@ def race_barrier_of_all(record: Race, warps: int) -> int:
 
 
 def race_share(record: Race, warps: int, first: int, last: int) -> int:
-    """All warps know of some agents what one of them knows."""
+    """Give all warps the latest time of some agents that any warp's clock has."""
     size = record.WARP
     place = record.WARPS + first + RaceWarp.CLOCK
     end = place + last - first
     while place < end:
-        # of most agents nobody knows anything new
+        # the times of most agents are equal in all clocks
         two = load64(place)
         warp = 1
         while warp < warps and load64(place + warp * size) == two:
@@ -187,7 +187,7 @@ def race_share(record: Race, warps: int, first: int, last: int) -> int:
 
 
 def race_share_latest(place: int, warps: int, size: int) -> int:
-    """The clocks of all warps have the latest of their times."""
+    """Set one time in the clocks of all warps to the latest of them."""
     most = 0
     end = place + warps * size
     at = place
@@ -203,7 +203,7 @@ def race_share_latest(place: int, warps: int, size: int) -> int:
 
 
 def race_share_peers(record: Race, warps: int, start: int) -> int:
-    """As ``race_share``, of the agents of other CTAs."""
+    """As ``race_share``, for the agents of other CTAs."""
     rank = 1
     while rank < record.STEP:
         first = start + rank * Race.PEER
@@ -213,7 +213,7 @@ def race_share_peers(record: Race, warps: int, start: int) -> int:
 
 
 def race_barrier(context: Context, cta: Cta, number: int) -> int:
-    """The warps that wait at a barrier of the CTA go on together."""
+    """The warps that wait at a barrier of the CTA continue: each releases to the barrier's clock, then each acquires it."""
     record = cta.RACES
     if record == 0:
         return 0
@@ -247,7 +247,7 @@ def race_barrier(context: Context, cta: Cta, number: int) -> int:
 
 
 def race_arrive(context: Context, cta: Cta, state: State, number: int) -> int:
-    """A warp announces itself at a barrier, and does not wait."""
+    """A warp arrives at a barrier without waiting (``bar.arrive``)."""
     record = cta.RACES
     if record:
         me = race_me(record, state.INDEX)
@@ -256,7 +256,7 @@ def race_arrive(context: Context, cta: Cta, state: State, number: int) -> int:
 
 
 def race_cluster(context: Context, cta: Cta, state: State, kind: int) -> int:
-    """A warp arrives at the barrier of the cluster, or goes on behind it. ``kind`` as ``State.BARRIER_KIND``."""
+    """A warp arrives at the barrier of the cluster, or continues after it. ``kind`` as in ``State.BARRIER_KIND``."""
     record = cta.RACES
     if record == 0:
         return 0
@@ -273,7 +273,7 @@ def race_cluster(context: Context, cta: Cta, state: State, kind: int) -> int:
 
 
 def race_complete_cluster(cluster: Cluster) -> int:
-    """The barrier of the cluster is complete: those that arrive from now on are not waited for."""
+    """The barrier of the cluster is complete: warps that wait for it acquire only the arrivals so far."""
     record = cluster.PEERS[0].RACES
     if record:
         size = record.CLOCK_BYTES
@@ -282,7 +282,7 @@ def race_complete_cluster(cluster: Cluster) -> int:
 
 
 def races_settle(context: Context, cta: Cta) -> int:
-    """Threads have met at a barrier at which warps may be diverged."""
+    """All threads have arrived at a barrier at which warps may be diverged."""
     record = cta.RACES
     if record:
         race_barrier_of_all(record, context.WARPS)

@@ -1,9 +1,11 @@
-"""Runtime of generated code: words of global memory that the lanes of one instruction access at once, and later ones in the same way.
+"""Runtime of generated code: words of global memory that the lanes of one instruction access at once, and that later instructions
+access in the same groups.
 
-A bit of each word tells whether it has been accessed. As long as it has not, all that is known of the words of an instruction is
-written to one ``Batch``, behind those before: that takes less time than a ``Word`` of each, most of which would be waited for. Most
-words are accessed again by lanes that access all words of a batch. A word that is accessed in any other way leaves its batch and gets
-a ``Word``, or is noted in its line where CTAs may wait for one another. Where several threads run CTAs, all do.
+A bit of each word tells whether it has been accessed. The first access of words by an instruction is recorded in one ``Batch``,
+appended to those before it. This takes less time than a ``Word`` for each, since most of these records would miss the host's caches.
+Most words are accessed again by an instruction that accesses exactly the words of a batch. A word that is accessed in any other way
+leaves its batch and gets a ``Word`` or, where CTAs may wait for one another, an entry of its line. Before several threads run CTAs,
+all words leave their batches.
 """
 
 from __future__ import annotations
@@ -34,28 +36,28 @@ from .words import race_accessor_at, race_comes_before, race_word_bytes
 
 
 def race_batch_at(context: Context, number: int) -> Batch:
-    """A batch."""
+    """A batch, by its number."""
     return Batch(context.RACE_BATCHES + Batches.ROWS + number * Batch.BYTES)
 
 
 def race_batch_places(context: Context, number: int) -> int:
-    """Where the numbers of its words are."""
+    """The host address of the numbers of its words."""
     return context.RACE_BATCHES + Batches.PLACES + number * Batches.PLACES_BYTES
 
 
 def race_batch_differs(context: Context, number: int) -> int:
-    """Where the bytes of its words are that held several values."""
+    """The host address of its masks of bytes that held several values."""
     return context.RACE_BATCHES + Batches.DIFFERS + number * Batches.DIFFERS_BYTES
 
 
 def race_batch_slot(context: Context, mask: int) -> int:
-    """The slot of a batch of the words at ``Batches.WORDS``."""
+    """The slot of a batch with the words at ``Batches.WORDS``: a hash of the first word."""
     first = load32(context.RACE_BATCHES + Batches.WORDS + trailing_zeros(mask) * 4)
     return first * 2654435761 >> 20 & (Batches.SLOTS - 1)
 
 
 def race_batched(context: Context, access: LineAccess, mask: int, addresses: int, count: int) -> int:
-    """Note accesses by lanes at any addresses, of ``count`` words each. Gives the lanes that are left."""
+    """Record accesses by lanes at arbitrary addresses, of ``count`` words each. Returns the lanes that are not recorded."""
     batches = context.RACE_BATCHES
     if Batches(batches).NEXT >= Batches.MOST or count > Batch.WIDEST:
         return mask
@@ -77,7 +79,8 @@ def race_batched(context: Context, access: LineAccess, mask: int, addresses: int
 def race_batched_row(
     context: Context, access: LineAccess, lane: int, start: int, count: int, power: int
 ) -> int:
-    """Note accesses of ``count`` words side by side, from those of a lane on, 1 << ``power`` of each; gives how many are noted."""
+    """Record accesses of ``count`` adjacent words by adjacent lanes from ``lane`` on, 1 << ``power`` words each; returns how many
+    words are recorded."""
     batches = context.RACE_BATCHES
     if Batches(batches).NEXT >= Batches.MOST or start - context.RACE_FROM >= context.RACE_BATCHED:
         return 0
@@ -93,14 +96,14 @@ def race_batched_row(
 
 
 def race_bits_at(context: Context, place: int) -> int:
-    """Where the 64 bits of words are that have one of a word: those that are 4 KB apart would otherwise need the same few lines of a
-    cache."""
+    """The host address of the 64 bits that include the bit of a word. Addresses are permuted, as words 4 KiB apart would otherwise
+    share few sets of the host's cache."""
     where = place >> 6 << 3
     return context.RACE_BITS + (where ^ (where >> Batches.BLOCK & Batches.TURNS) << Batches.TURN)
 
 
 def race_row_is_fresh(context: Context, place: int, count: int) -> int:
-    """Whether no word has been accessed, of those side by side from one on."""
+    """Whether none of ``count`` adjacent words has been accessed."""
     first = place & 63
     end = first + count
     bits = load64(race_bits_at(context, place)) >> first
@@ -116,7 +119,7 @@ def race_row_is_fresh(context: Context, place: int, count: int) -> int:
 
 
 def race_row_mark(context: Context, place: int, count: int) -> int:
-    """Words side by side have been accessed now."""
+    """Set the bits of adjacent words: they have been accessed."""
     first = place & 63
     at = race_bits_at(context, place)
     end = first + count
@@ -137,7 +140,7 @@ def race_row_mark(context: Context, place: int, count: int) -> int:
 
 
 def race_spans(context: Context, first: int, last: int) -> int:
-    """Words of this range have been accessed."""
+    """Extend the range of accessed words."""
     batches = Batches(context.RACE_BATCHES)
     if first < batches.LOWEST:
         batches.LOWEST = first
@@ -147,7 +150,7 @@ def race_spans(context: Context, first: int, last: int) -> int:
 
 
 def race_batch_new(context: Context, access: LineAccess, mask: int, count: int) -> int:
-    """The next batch is of the words at ``Batches.WORDS``, which nobody had accessed."""
+    """Append a batch with the words at ``Batches.WORDS``, which were not accessed before."""
     claim = access.ACCESSOR << 32 | access.INFO & -32
     batches = Batches(context.RACE_BATCHES)
     number = batches.NEXT
@@ -168,8 +171,8 @@ def race_batch_new(context: Context, access: LineAccess, mask: int, count: int) 
 
 
 def race_batch_again(context: Context, access: LineAccess, mask: int, count: int) -> int:
-    """Note an access of the words at ``Batches.WORDS`` if they are a batch, and all accesses before are the accessor's or come before;
-    else give 0."""
+    """Record an access of the words at ``Batches.WORDS`` if they are exactly those of a batch, and all earlier accesses are by the
+    same accessor or happened before; return 0 otherwise."""
     number = race_batch_like(context, mask, count)
     if number == 0:
         return 0
@@ -188,7 +191,7 @@ def race_batch_again(context: Context, access: LineAccess, mask: int, count: int
             known.LOADED = claim
         return 1
     if storer and known.ATOMIC != atomic:
-        # both stay
+        # a weak store does not replace an atomic one, nor the reverse
         return 0
     known.ATOMIC = atomic
     if storer and access.VALUES and context.RACE_SEGMENTS == 0:
@@ -203,14 +206,14 @@ def race_batch_again(context: Context, access: LineAccess, mask: int, count: int
 
 
 def race_batch_precedes(context: Context, access: LineAccess, number: int) -> int:
-    """Whether what an accessor, or a segment, did to a batch comes before what the warp does now."""
+    """Whether the accesses of an accessor, or of a segment, to a batch happened before the current access."""
     if context.RACE_SEGMENTS:
         return race_precedes(context, access, number)
     return race_comes_before(context, access, number)
 
 
 def race_batch_epoch(context: Context, number: int) -> int:
-    """The epoch of an accessor, or a segment; of segments of other CTAs none that the warp has."""
+    """The epoch of an accessor, or of a segment; a segment of another CTA gets a value that no epoch of this CTA equals."""
     if context.RACE_SEGMENTS:
         segment = race_segment_at(context, number)
         return segment.EPOCH | (segment.CTA != context.CTA.INDEX) << 32
@@ -218,7 +221,7 @@ def race_batch_epoch(context: Context, number: int) -> int:
 
 
 def race_batch_like(context: Context, mask: int, count: int) -> int:
-    """The batch of the words at ``Batches.WORDS``; 0: there is none, or words have left it."""
+    """The number of the batch with the words at ``Batches.WORDS``; 0 if there is none, or if words have left it."""
     batches = Batches(context.RACE_BATCHES)
     number = batches.LAST[race_batch_slot(context, mask)]
     end = batches.NEXT
@@ -238,7 +241,7 @@ def race_batch_like(context: Context, mask: int, count: int) -> int:
 
 
 def race_apart(context: Context, start: int, length: int) -> int:
-    """Words side by side get their ``Word``."""
+    """Adjacent words leave their batches; words that were not accessed before are marked as accessed outside of batches."""
     if context.RACE_BITS == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
     place = (start - context.RACE_FROM) >> context.RACE_UNIT
@@ -263,7 +266,7 @@ def race_apart(context: Context, start: int, length: int) -> int:
 
 
 def race_number_words(context: Context) -> int:
-    """Have ``RACE_NUMBERS`` tell of each word of the batches which one it is of."""
+    """Set ``RACE_NUMBERS`` of the words of all new batches to the number of their batch."""
     batches = Batches(context.RACE_BATCHES)
     while batches.NUMBERED < batches.NEXT:
         batches.NUMBERED += 1
@@ -272,7 +275,8 @@ def race_number_words(context: Context) -> int:
 
 
 def race_batch_words(context: Context, number: int, apart: int) -> int:
-    """Note in ``RACE_NUMBERS`` that each word of a batch is of it; ``apart``: those that it still has leave it instead."""
+    """Set ``RACE_NUMBERS`` of each word of a batch to the number of the batch; with ``apart``, the words that are still in it leave
+    it instead."""
     batch = race_batch_at(context, number)
     places = race_batch_places(context, number)
     left = batch.MASK
@@ -290,8 +294,8 @@ def race_batch_words(context: Context, number: int, apart: int) -> int:
 
 
 def race_word_of(context: Context, number: int, place: int) -> int:
-    """What is known of a word, which leaves its batch, goes to its ``Word``, or to its line. Of lanes that access the same one the
-    last one counts that stores, and the first one that loads."""
+    """A word leaves its batch: its accesses go to its ``Word``, or to its line. If several lanes access the word, the last one is
+    recorded as storing it and the first one as loading it."""
     batch = race_batch_at(context, number)
     count = batch.COUNT
     inside = place & (count - 1)
@@ -321,8 +325,8 @@ def race_word_of(context: Context, number: int, place: int) -> int:
 
 
 def race_line_of(context: Context, number: int, lane: int, first: int) -> int:
-    """Words of a batch that lie side by side in a line, with those that a lane has, go to the line; ``first``: the first lane that has
-    the same."""
+    """Words of a batch that are adjacent within a line, including those of a lane, leave the batch for the line; ``first``: the first
+    lane with the same words."""
     batch = race_batch_at(context, number)
     places = race_batch_places(context, number)
     count = batch.COUNT
@@ -364,7 +368,8 @@ def race_line_of(context: Context, number: int, lane: int, first: int) -> int:
 
 
 def race_goes_on(context: Context, number: int, lane: int, place: int, near: int) -> int:
-    """Whether a lane of a batch has the word at a place, which has not left and lies in the line of another one."""
+    """Whether a lane of a batch accesses the word with the number ``place``, and this word is still in the batch and in the same line
+    as the word ``near``."""
     if lane < 0 or lane > 31 or race_batch_at(context, number).MASK >> lane & 1 == 0:
         return 0
     if load32(race_batch_places(context, number) + 4 * lane) != place:
@@ -374,7 +379,7 @@ def race_goes_on(context: Context, number: int, lane: int, place: int, near: int
 
 
 def race_line_noted(context: Context, access: LineAccess, content: int, stores: int, strength: int) -> int:
-    """Note a store or a load that a batch has noted in the line at ``START``."""
+    """Record a store or a load of a batch in the line at ``START``."""
     number = content >> 32
     segment = race_segment_at(context, number)
     epoch = access.EPOCH
@@ -393,7 +398,7 @@ def race_line_noted(context: Context, access: LineAccess, content: int, stores: 
     if cell.LAUNCH != context.RACE_FIRST:
         race_fresh(cell, context.RACE_FIRST)
     who = (segment.CTA << 7 | segment.EPOCH & 127) + 1
-    # accesses before have been held against it
+    # earlier accesses were already checked against this one
     race_entry(context, access, cell, room, who, number, 0)
     access.EPOCH = epoch
     access.INFO = info
@@ -404,7 +409,7 @@ def race_line_noted(context: Context, access: LineAccess, content: int, stores: 
 
 
 def race_all_apart(context: Context, first: int, last: int) -> int:
-    """All words of these batches get their ``Word``: several threads will run CTAs."""
+    """All words of all batches leave them: several threads will run CTAs."""
     race_number_words(context)
     while first < last:
         race_batch_words(context, first, 1)

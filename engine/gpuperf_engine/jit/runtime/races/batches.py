@@ -1,7 +1,7 @@
 """Words of global memory that the lanes of an instruction access at once (``Batch``), as LLVM IR.
 
-Functions of ``intrinsics``, see ``races.batched``. What belongs to each lane is loaded on its own: gathering takes longer on most
-hosts.
+These are functions of ``intrinsics``; see ``races.batched``. The values of each lane are loaded separately: gather instructions are
+slower on most hosts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..access.text import V1, V32, V64
 __all__ = ["batch_words"]
 
 _V16 = vector_of(LANES, "i16")
-#: bytes of a lane
+#: possible sizes of a lane's access, in bytes
 _SIZES = (4, 1, 2, 8, 16)
 _HEADS = {
     "batch_places": ("lanes", "addresses", "from", "span", "batches", "places", "unit"),
@@ -30,19 +30,19 @@ _HEADS = {
 
 
 def batch_words() -> str:
-    """The functions. ``lanes`` is a mask, ``count`` the words of a lane, ``size`` its bytes, ``unit`` the logarithm of the bytes of a
-    word; ``bits``: of each word of global memory whether it has been
-    accessed, see ``race_bits_at``; ``places``: the number of the first word of each lane.
+    """The functions. ``lanes`` is a mask, ``count`` the number of words per lane, ``size`` the bytes per lane, ``unit`` the logarithm
+    of the bytes of a word; ``bits``: one bit per word of global memory, set if it has been accessed (see ``race_bits_at``);
+    ``places``: the number of the first word of each lane.
 
-    ``batch_places``: put ``places`` there, and note their range in ``batches``; whether all lie within ``span`` bytes from the address
-    ``from`` on. Lanes that are off have the place of the first one.
-    ``batch_claim``: the lanes whose words had not been accessed before, if there are ``least`` of these.
-    ``batch_row``: ``places`` of lanes side by side, of 1 << ``power`` words each.
-    ``batch_keep``: put ``places`` there, too.
-    ``batch_same``: whether the words of lanes are those of others.
-    ``batch_holding``: the lanes that have a word.
-    ``batch_compare``: note in ``differs``, 16 bits for each lane, where ``values`` differ from what lies at ``data``; if ``before`` is
-    not 0, beside what was noted there.
+    ``batch_places``: write the numbers to ``places``, and update the range in ``batches``; returns whether all are within ``span``
+    bytes of the address ``from``. Inactive lanes get the number of the first active one.
+    ``batch_claim``: the lanes whose words were not accessed before, if there are at least ``least``.
+    ``batch_row``: write the numbers to ``places``, for adjacent lanes with 1 << ``power`` words each.
+    ``batch_keep``: copy ``places`` to another address.
+    ``batch_same``: whether two batches have the same words.
+    ``batch_holding``: the lanes that access a word.
+    ``batch_compare``: write to ``differs``, 16 bits per lane, which bytes of ``values`` differ from those at ``data``; if ``before``
+    is not 0, in addition to the bits that are set there.
     """
     declared = (
         f"declare i32 @llvm.vector.reduce.umin.v32i32({V32})",
@@ -76,7 +76,7 @@ def _narrow(to: Emitter, name: str) -> Ref:
 
 
 def _loaded(to: Emitter, base: Ref, offsets: list[Ref], narrow: str) -> Ref:
-    """Four bytes of each lane, or fewer, which are extended."""
+    """Up to four bytes of each lane, zero-extended."""
     kind, halves = vector_of(LANES // 2, "i32"), []
     for half in (offsets[: LANES // 2], offsets[LANES // 2 :]):
         held = Ref(kind, "poison")
@@ -88,12 +88,12 @@ def _loaded(to: Emitter, base: Ref, offsets: list[Ref], narrow: str) -> Ref:
 
 
 def _extended(to: Emitter, item: Ref) -> Ref:
-    """An element, or a vector of them, as four bytes."""
+    """An element, or a vector of elements, extended to four bytes."""
     return item if item.type.rstrip(">").endswith("i32") else to.zext(item, "i32")
 
 
 def _spilled(to: Emitter, items: Ref, room: str) -> list[Ref]:
-    """The elements of a vector, by way of memory."""
+    """The elements of a vector, through a stack slot."""
     to.store(items, room, 64)
     return [to.zext(to.load("i32", to.place(room, 4 * lane), 4), "i64") for lane in range(LANES)]
 
@@ -163,7 +163,7 @@ def _claim(to: Emitter) -> None:
 
 
 def _mark(to: Emitter, bits: Ref, offset: Ref | int) -> None:
-    """The words of a lane have been accessed now."""
+    """Set the bits of the words of a lane: they have been accessed."""
     start = to.zext(to.load("i32", to.place("%wheres", offset), 4), "i64")
     at = to.place(bits, start)
     to.store(to.or_(to.load("i8", at), to.load("i8", to.place("%owns", offset))), at)
@@ -217,7 +217,7 @@ def _compare(to: Emitter) -> None:
 
 
 def _differing(to: Emitter, one: Ref, other: Ref) -> Ref:
-    """The bytes of words that differ, a bit each."""
+    """The bytes of words that differ, one bit each."""
     bits = to.xor(one, other)
     low = to.add(to.and_(bits, 0x7F7F7F7F), to.splat(Ref("i32", str(0x7F7F7F7F))))
     each = to.and_(to.lshr(to.or_(low, bits), 7), 0x01010101)

@@ -1,7 +1,7 @@
-"""Runtime of generated code: what is released among CTAs that may wait for one another.
+"""Runtime of generated code: releases among CTAs that may wait for one another.
 
-Releases to other CTAs are numbered. A warp knows the last one that it has acquired, whatever the flag, as the time of one more agent;
-a segment, which is what an agent accesses between two of its releases, knows the first one that covers it.
+Releases to other CTAs are numbered. The clock of a warp has the last release that it has acquired, by any flag, as the time of one
+more agent. A segment is the accesses of an agent between two of its releases; it has the number of the first release that covers it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .clocks import (
 
 
 def race_begin_blocks(record: Race, warps: int) -> int:
-    """A CTA starts: of other ones nothing is known."""
+    """A CTA starts: it has acquired no release of other CTAs."""
     fill(record.SEGMENTS, 0, Segments.BYTES)
     number = 0
     while number < Race.CLOCKS_COUNT:
@@ -34,7 +34,7 @@ def race_begin_blocks(record: Race, warps: int) -> int:
 
 
 def race_fence_blocks(context: Context, record: Race, me: RaceWarp) -> int:
-    """As ``race_fence``, of what is ordered among CTAs."""
+    """As ``race_fence``, for the order among CTAs."""
     own = record.SEGMENTS
     race_acquire_blocks(context, record, me)
     own.PENDING = 1
@@ -43,8 +43,8 @@ def race_fence_blocks(context: Context, record: Race, me: RaceWarp) -> int:
 
 
 def race_acquire_blocks(context: Context, record: Race, me: RaceWarp) -> int:
-    """A warp acquires what had been released to other CTAs when it, or a warp of which it knows that, last read a flag. (A fence after
-    the read of another thread is enough where fences are ``fence.sc``, as ``membar`` is.)"""
+    """A warp acquires what had been released to other CTAs when the warp last read a flag, or when another warp did whose read
+    happened before. (A fence after another thread's read suffices for ``fence.sc``, which ``membar`` is.)"""
     own = record.SEGMENTS
     warp = 0
     while warp < context.WARPS:
@@ -56,8 +56,8 @@ def race_acquire_blocks(context: Context, record: Race, me: RaceWarp) -> int:
 
 
 def race_release_blocks(context: Context, record: Race, me: RaceWarp) -> int:
-    """A warp writes a flag: what came before its last fence, and before those of warps of which it knows that, is released to other
-    CTAs."""
+    """A warp writes a flag: accesses before its last fence, and before fences of other warps that happened before, are released to
+    other CTAs."""
     own = record.SEGMENTS
     warps = context.WARPS
     left = 0
@@ -78,14 +78,14 @@ def race_release_blocks(context: Context, record: Race, me: RaceWarp) -> int:
 
 
 def race_number_release(context: Context) -> int:
-    """Another release to other CTAs."""
+    """The number of a new release to other CTAs."""
     number = context.RACE_RELEASES + 1
     context.RACE_RELEASES = number
     return number
 
 
 def race_release_known(context: Context, record: Race, clock: RaceClock, number: int) -> int:
-    """What a clock of a CTA knows is released to other CTAs."""
+    """Release everything in a clock of a CTA to other CTAs."""
     own = record.SEGMENTS
     agent = 0
     while agent < record.AGENTS:
@@ -108,7 +108,7 @@ def race_release_known(context: Context, record: Race, clock: RaceClock, number:
 
 
 def race_flag_blocks(context: Context, record: Race, me: RaceWarp, flags: int, how: int) -> int:
-    """As ``race_flag``, of what is ordered among CTAs."""
+    """As ``race_flag``, for the order among CTAs."""
     own = record.SEGMENTS
     warp = me.EPOCH & 31
     race_again(context, record)
@@ -128,7 +128,7 @@ def race_flag_blocks(context: Context, record: Race, me: RaceWarp, flags: int, h
 
 
 def race_release_segments(context: Context, own: Segments, agent: int, time: int, number: int) -> int:
-    """Segments of an agent up to a time have been released."""
+    """The segments of an agent up to a time are covered by a release."""
     first = own.LISTS[2 * agent]
     while first:
         segment = race_segment_at(context, first)
@@ -141,12 +141,12 @@ def race_release_segments(context: Context, own: Segments, agent: int, time: int
 
 
 def race_segment_at(context: Context, number: int) -> Segment:
-    """The record of a segment."""
+    """A segment, by its number."""
     return Segment(context.RACE_SEGMENTS + number * Segment.BYTES)
 
 
 def race_again(context: Context, record: Race) -> int:
-    """If times have begun anew, nothing is known of what was accessed before."""
+    """If times have restarted, clear the records of earlier accesses."""
     if record.AGAIN != 1:
         return 0
     record.AGAIN = 2
@@ -165,14 +165,14 @@ def race_again(context: Context, record: Race) -> int:
 
 
 def race_number(context: Context, cta: Cta) -> int:
-    """The number of a CTA, in clusters with its rank."""
+    """The index of a CTA; in clusters, the number of the cluster and the rank."""
     if context.CLUSTER_CTAS > 1:
         return cta.CLUSTER.NUMBER << Race.RANK_BITS | cta.RANK
     return cta.INDEX
 
 
 def race_segment(context: Context, cta: Cta, record: Race, epoch: int) -> int:
-    """The segment of accesses that have an epoch; 0: there is no room for it."""
+    """The number of the segment of accesses with an epoch; 0: there is no room for it."""
     race_again(context, record)
     own = record.SEGMENTS
     agent = epoch & 127

@@ -1,7 +1,7 @@
-"""Words of global memory (``Word``) that one warp alone has accessed, for all lanes of an access at once, as LLVM IR.
+"""Words of global memory (``Word``) that only one warp has accessed, for all lanes of an access at once, as LLVM IR.
 
-Functions of ``intrinsics``, see ``races.scattered``. Sixteen bytes of each word are loaded on their own: gathering takes longer on
-most hosts.
+These are functions of ``intrinsics``; see ``races.scattered``. The 16 bytes of each word are loaded separately: gather instructions
+are slower on most hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["claims_words"]
 
 _FOUR, _PART, _TESTS = vector_of(8, "i64"), vector_of(16, "i32"), vector_of(16, "i1")
 _FLAGGED, _NUMBERS = Word.FLAGGED, Word.NUMBERS
-#: of the upper half of ``LOADED``, the number of who loaded a word, and that nobody did
+#: of the upper half of ``LOADED``: the number of the accessor that loaded the word, and the flag of words that were not loaded
 _LOADER = Word.NUMBERS | 1 << 31
 
 
@@ -32,8 +32,9 @@ def claims_words() -> str:
 
 def _claimed() -> str:
     """``claimed(lanes, addresses, words, from, data, span, claim, first, stores, count, notes, shift)``: the lanes whose words
-    somebody else has accessed, that lie anywhere else, or that store where they have stored before. All others are noted if
-    ``notes`` is not 0: ``count`` words of each lane. ``shift``: from a byte of global memory to one of the records of its words."""
+    another accessor has accessed, whose addresses are outside of ``span``, or that store again to words that the accessor has stored.
+    The others, with ``count`` words each, are recorded if ``notes`` is not 0. ``shift``: log2 of the step from a byte of global
+    memory to the record of its word."""
     to = Emitter()
     to.start("entry")
     to.do(f"%starts = alloca {V64}, align 64")
@@ -52,7 +53,7 @@ def _claimed() -> str:
     to.store(places, "%starts", 64)
     data = to.pointer("%data")
     for lane in range(LANES):
-        # the access itself finds its lines nearby, then
+        # prefetch the lines that the access itself will use
         near = to.place(data, to.load("i64", to.place("%starts", 8 * lane)))
         to.do(f"call void @llvm.prefetch.p0(ptr {near}, i32 1, i32 3, i32 1)")
     to.store(to.shl(places, to.splat(Ref("i64", "%shift"))), "%starts", 64)
@@ -81,9 +82,9 @@ def _claimed() -> str:
 
 
 def _claimed_beside() -> str:
-    """``claimed_beside(at, count, claim, first, power, stores)``: words side by side are noted, up to the first four of which somebody
-    else has accessed one, or that are stored again; how many were. ``at``: where the first one is; ``power``: of the words of a
-    lane."""
+    """``claimed_beside(at, count, claim, first, power, stores)``: record adjacent words, up to the first group of four in which
+    another accessor has accessed a word, or which is stored again; returns how many were recorded. ``at``: the address of the first
+    record; ``power``: log2 of the words per lane."""
     to = Emitter()
     to.start("entry")
     at, count, claim = to.pointer("%at"), Ref("i64", "%count"), Ref("i64", "%claim")
@@ -128,7 +129,7 @@ def _claimed_beside() -> str:
 
 
 class _Claims:
-    """The rest of ``claimed``, for so many words of each lane."""
+    """The rest of ``claimed``, for a given number of words per lane."""
 
     def __init__(self, to: Emitter, count: int, mask: Ref) -> None:
         self.to, self.count, self.mask = to, count, mask
@@ -153,7 +154,8 @@ class _Claims:
         to.give(result)
 
     def _note_all(self, label: str, stores: bool, noted: Ref) -> None:
-        """Note accesses by these lanes. Of several lanes at one word the last one counts that stores, and the first one that loads."""
+        """Record accesses by these lanes. If several lanes access a word, the last one is recorded as storing it and the first one as
+        loading it."""
         to, end = self.to, f"{label}end"
         into = to.place(self.words, Word.STORED if stores else Word.LOADED)
         to.branch(to.icmp("eq", noted, -1), f"{label}all", f"{label}some")
@@ -179,7 +181,7 @@ class _Claims:
         to.start(end)
 
     def _joined(self, parts: Sequence[Ref]) -> Ref:
-        """The lanes of all parts that are on."""
+        """The union of the masks of all parts."""
         to = self.to
         first, *others = parts
         for number, item in enumerate(others, 1):
@@ -192,7 +194,7 @@ class _Claims:
             self.to.store(content, self.to.place(first, word * Word.BYTES))
 
     def _part(self, lane: int) -> tuple[Ref, Ref]:
-        """Of 32 words, those of the lanes from one on: bits of lanes that are left, and that are to be noted."""
+        """32 words, of the lanes from a given one on: the masks of lanes that are left, and of lanes to record."""
         to, count = self.to, self.count
         each = 2 * count
         pieces = []
@@ -202,7 +204,7 @@ class _Claims:
         while len(pieces) > 8:
             size = count_of(pieces[0].type)
             pieces = [to.pick(one, range(2 * size), other) for one, other in zip(pieces[::2], pieces[1::2])]
-        # the upper halves of STORED and LOADED, word after word; then those of each
+        # the upper halves of STORED and LOADED, interleaved by word; then separated
         halves = [to.bitcast(piece, _PART) for piece in pieces]
         halves = [to.pick(one, range(1, 32, 2), other) for one, other in zip(halves[::2], halves[1::2])]
         stored, loaded = (
@@ -229,13 +231,13 @@ class _Claims:
         rest = to.not_(done)
         if count == 1:
             return rest, noted
-        # a lane is left if one of its words is, and then none is noted
+        # a lane is left if any of its words is, and then none of them is recorded
         rest = self._of_lanes(rest)
         noted = to.and_(self._of_lanes(noted), to.not_(rest))
         return rest, noted
 
     def _of_lanes(self, bits: Ref) -> Ref:
-        """The lanes of a part that have any of these words."""
+        """The lanes of a part with at least one of these words."""
         to, count = self.to, self.count
         groups = to.bitcast(bits, vector_of(LANES // count, f"i{count}"))
         some = to.bits(to.icmp("ne", groups, 0))
@@ -243,5 +245,5 @@ class _Claims:
 
 
 def _signed(number: int) -> int:
-    """As LLVM writes 32 bits."""
+    """A 32-bit constant as LLVM writes it: signed."""
     return number - (1 << 32) if number >> 31 else number

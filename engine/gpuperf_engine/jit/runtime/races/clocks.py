@@ -1,8 +1,9 @@
-"""Runtime of generated code: vector clocks, and what happens before what.
+"""Runtime of generated code: vector clocks and the happens-before order.
 
-``Race`` says how they lie in memory. The order is that of vector clocks (Flanagan and Freund, "FastTrack", PLDI 2009). Agents are
-warps, whose lanes are taken to be in order, and asynchronous copies. An agent's time passes where it releases something; the epoch of
-an access is agent and time. What happened before the last barrier of all warps is known by one comparison with the base of a warp.
+``Race`` describes their layout. The order is that of vector clocks (Flanagan and Freund, "FastTrack", PLDI 2009). Agents are warps,
+whose lanes are treated as one sequence, and asynchronous copies. The time of an agent advances when it releases; the epoch of an
+access is its agent and time. One comparison with the base of a warp tells whether an access of a warp happened before the last
+barrier of all warps.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ def race_me(record: Race, warp: int) -> RaceWarp:
 
 
 def race_clock(record: Race, number: int) -> RaceClock:
-    """A clock of a CTA."""
+    """A clock of a CTA, by its number."""
     return RaceClock(record + Race.CLOCKS + number * record.CLOCK_BYTES)
 
 
 def race_more(record: Race) -> int:
-    """Something is done asynchronously: from now on there are agents that are no warps, in all CTAs of the cluster."""
+    """An asynchronous operation starts: from now on there are agents other than warps, in all CTAs of the cluster."""
     if record.AGENTS == 128:
         return 0
     record.AGENTS = 128
@@ -36,23 +37,23 @@ def race_more(record: Race) -> int:
 
 
 def race_tick(record: Race) -> int:
-    """Another time."""
+    """The next time of a CTA."""
     now = record.NOW + record.STEP
     if now > Race.LAST:
-        # of a CTA that goes on for ever without a barrier of all its warps no more is checked
+        # a CTA that runs without a barrier of all its warps for too long is no longer checked
         now = Race.LAST
     record.NOW = now
     return now
 
 
 def race_join(clock: RaceClock, known: RaceClock, agents: int, flip: int, put: int, keep: int) -> int:
-    """A clock learns what another one knows of as many agents."""
+    """Join a clock into another one: each time becomes the later of both."""
     agent = 0
     while agent < agents:
         to = clock + agent * 4
         from_ = known + agent * 4
         if flip == 0 and load64(from_) == load64(to) and load64(from_ + 8) == load64(to + 8):
-            # of most agents there is nothing new
+            # the times of most agents are equal
             agent += 4
             continue
         time = ((known.TIMES[agent] ^ flip) | put) & keep
@@ -65,7 +66,7 @@ def race_join(clock: RaceClock, known: RaceClock, agents: int, flip: int, put: i
 
 
 def race_join_clocks(record: Race, clock: RaceClock, known: RaceClock, turn: int) -> int:
-    """A clock learns all that another one knows; ``turn``: the ranks of their CTAs, xor."""
+    """Join a clock into another one, with the clocks of the async proxy; ``turn``: the ranks of their CTAs, xor."""
     race_join_clock(record, clock, known, turn)
     if record.TWIN:
         race_join_clock(record, race_twin(record, clock), race_twin(record, known), turn)
@@ -73,7 +74,8 @@ def race_join_clocks(record: Race, clock: RaceClock, known: RaceClock, turn: int
 
 
 def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int) -> int:
-    """As ``race_join_clocks``, of one of twins. Warps of the own CTA have times of the common kind."""
+    """As ``race_join_clocks``, for one clock without its twin. Times of warps are marked ``ASYNCHRONOUS`` only in the clocks of other
+    CTAs."""
     agents = record.AGENTS
     warps = agents
     if agents > 32:
@@ -98,7 +100,8 @@ def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int)
             race_join(RaceClock(to + 32 * 4), RaceClock(from_ + 32 * 4), agents - 32, turn, 0, -1)
         rank += 1
     if record.SEGMENTS:
-        # releases are counted, not timed, by the number that they have in all CTAs; and known where no other agents are but warps
+        # times of this agent are numbers of releases, which are the same in all CTAs; they are not in the range of agents joined
+        # above if the only agents are warps
         if known.TIMES[Race.OF_OTHERS] > others:
             others = known.TIMES[Race.OF_OTHERS]
         clock.TIMES[Race.OF_OTHERS] = others
@@ -106,14 +109,14 @@ def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int)
 
 
 def race_release(record: Race, me: RaceWarp, clock: RaceClock, turn: int) -> int:
-    """A warp releases what it knows to a clock; ``turn``: the rank of that clock's CTA xor the own one."""
+    """A warp releases its clock to another clock; ``turn``: the rank of the other clock's CTA xor the rank of its own CTA."""
     race_advance(record, me)
     race_join_clocks(record, clock, race_known(me), turn)
     return 0
 
 
 def race_advance(record: Race, me: RaceWarp) -> int:
-    """The clock of a warp has its own time, too; what it does from now on is later."""
+    """Write the warp's own time, and the times that its base implies, to its clock; its next accesses have a later time."""
     epoch = me.EPOCH
     base = (me.BASE >> 8) - record.STEP
     warps = record.AGENTS
@@ -132,8 +135,8 @@ def race_advance(record: Race, me: RaceWarp) -> int:
 
 
 def race_proxy(cta: Cta, state: State) -> int:
-    """``fence.proxy.async``: the async proxy sees what comes before. So it does where a warp finds that products or bulk copies are
-    complete, which an implicit fence follows."""
+    """``fence.proxy.async``: earlier accesses become visible to the async proxy. The same holds where a warp observes that ``wgmma``
+    or bulk copies are complete, as an implicit proxy fence follows them."""
     record = cta.RACES
     if record == 0 or record.TWIN == 0:
         return 0
@@ -145,7 +148,7 @@ def race_proxy(cta: Cta, state: State) -> int:
 
 
 def race_acquire(record: Race, me: RaceWarp, warps: int, clock: RaceClock, turn: int) -> int:
-    """A warp acquires what a clock knows; ``turn`` as in ``race_release``."""
+    """A warp acquires a clock; ``turn`` as in ``race_release``."""
     own = me.EPOCH & 127
     base = me.BASE >> 8
     step = record.STEP
@@ -169,7 +172,7 @@ def race_known(me: RaceWarp) -> RaceClock:
 
 
 def race_twin(record: Race, clock: RaceClock) -> RaceClock:
-    """What of a clock the async proxy sees."""
+    """The copy of a clock for the async proxy: the accesses that are visible to it."""
     return RaceClock(clock + record.TWIN)
 
 
@@ -187,7 +190,8 @@ def race_fenced(record: Race, me: RaceWarp) -> RaceClock:
 
 
 def race_epoch(context: Context, rank: int) -> int:
-    """The epoch of what accesses memory now, the running warp or the copy that it makes, as memory of the CTA of a rank has it."""
+    """The epoch of the current access, by the running warp or by a copy that it issues, in the form used for memory of the CTA with a
+    rank."""
     agent = context.RACE_AGENT
     if agent:
         return (agent & 4294967295) ^ (agent >> 32 ^ rank) << 8
@@ -199,16 +203,16 @@ def race_epoch(context: Context, rank: int) -> int:
 
 
 def race_asynchronous(context: Context, record: Race, agent: int, time: int) -> int:
-    """What follows is done by an agent of a CTA, until ``RACE_AGENT`` is 0 again."""
+    """The following accesses are by an asynchronous agent of a CTA, until ``RACE_AGENT`` is 0 again."""
     context.RACE_AGENT = record.RANK << 32 | (Race.ASYNCHRONOUS | time) << 8 | agent
     return 0
 
 
 def race_happened_before(me: RaceWarp, epoch: int) -> int:
-    """Whether what has an epoch comes before what the warp does now."""
+    """Whether the access with an epoch happened before the current access of the warp."""
     turn = me.TURN
     if turn:
-        # the epoch is one in the memory of another CTA
+        # the memory is another CTA's, so convert the epoch to the own CTA's form
         epoch = epoch ^ turn << 8
         if epoch & 127 < 32:
             epoch = epoch | Race.ASYNCHRONOUS << 8

@@ -1,7 +1,8 @@
-"""Entries of the race check, as LLVM IR: functions of the object that every kernel needs, which call those of the object of races.
+"""Entries of the race detector, as LLVM IR: functions of the object that every kernel needs, which call functions of the object of
+the detector.
 
-A table says where these are. Until ``races_install`` has filled it they do nothing and give 0, so launches that do not look for races
-never compile them.
+The calls go through a table. Until ``races_install`` has filled it, they do nothing and return 0, so launches without race detection
+do not compile the detector.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ INSTALL = "races_install"
 
 
 def entry_functions(parameters: Mapping[str, int]) -> str:
-    """One function for each name, with so many parameters; ``races_install(n, address)`` sets the n-th entry of the table."""
+    """One function for each name, with the given number of parameters; ``races_install(n, address)`` sets entry n of the table."""
     count = len(parameters)
     nothing = ", ".join(["ptr @race_nothing"] * count)
     texts = [f"@race_table = internal global [{count} x ptr] [{nothing}]\n"]

@@ -1,6 +1,6 @@
-"""Runtime of generated code: what fences, atomics and flags order within a CTA and its cluster.
+"""Runtime of generated code: the order that fences, atomics and flags establish within a CTA and its cluster.
 
-One clock of the CTA, and one of the cluster, keeps what was released, whatever the flag. For clocks see ``races.clocks``.
+One clock of the CTA, and one of the cluster, has everything that was released, by any flag. For clocks see ``races.clocks``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .clocks import (
 
 
 def race_acquire_flags(context: Context, cta: Cta, record: Race, me: RaceWarp, narrow: int) -> int:
-    """A warp acquires what flags have released; ``narrow``: in its CTA."""
+    """A warp acquires everything that flags have released; ``narrow``: only in its CTA."""
     warps = context.WARPS
     race_acquire(record, me, warps, race_clock(record, Race.EVERYTHING), 0)
     if narrow == 0 and record.STEP > 1:
@@ -31,12 +31,12 @@ def race_acquire_flags(context: Context, cta: Cta, record: Race, me: RaceWarp, n
 
 
 def race_fence(context: Context, cta: Cta, state: State, scope: int) -> int:
-    """``fence`` and ``membar``: what came before is released by the flags that follow; what flags said before is acquired. ``scope``:
-    1 the CTA, 2 the cluster, 0 all."""
+    """``fence`` and ``membar``: later writes of flags release what comes before the fence, and the fence acquires what flags read
+    earlier had released. ``scope``: 1 the CTA, 2 the cluster, 0 all."""
     record = cta.RACES
     if record == 0:
         return 0
-    # where there are no clusters, the scope of one is the CTA
+    # without clusters, the cluster scope is the CTA
     narrow = scope == 1 or (scope == 2 and record.STEP == 1)
     me = race_me(record, state.INDEX)
     if me.READ:

@@ -1,9 +1,9 @@
-"""Runtime of generated code: accesses of global memory are held against one another, line by line or word by word.
+"""Runtime of generated code: checks accesses to global memory against one another, by lines or by words.
 
-Where no CTA can wait for another one, nothing orders accesses of several CTAs, and these may run at the same time, in any order. What
-a cell keeps of a line or a word does not depend on that: the CTAs with the lowest numbers, and which bytes held several values. When
-all have ended, ``race_settle`` looks at the lines and words that several accessed. Accesses of one CTA are held against one another as
-it runs, and so are those of CTAs that may wait for one another, see ``races.warps``.
+Where no CTA can wait for another one, nothing orders accesses of several CTAs, and CTAs may run concurrently, in any order. The
+record of a line or word does not depend on this order: it has the CTAs with the lowest numbers, and the bytes that held several
+values. When all CTAs have ended, ``race_settle`` compares the accesses to lines and words that several of them accessed. Accesses of
+one CTA are checked against one another while it runs, and so are those of CTAs that may wait for one another (see ``races.warps``).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from .words import (
 
 
 def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int, image: int) -> int:
-    """Lanes from ``lane`` on access ``part`` bytes within a line."""
+    """Check an access of ``part`` bytes within a line, by lanes from ``lane`` on."""
     if part > Line.BYTES - (start & (Line.BYTES - 1)):
         return 0
     access.IMAGE = image
@@ -95,7 +95,7 @@ def race_line(context: Context, access: LineAccess, lane: int, start: int, part:
 
 
 def race_part(access: LineAccess, lane: int, start: int, part: int) -> int:
-    """What is accessed now: as in ``race_line``."""
+    """Set the fields of the access for the bytes of one line; parameters as in ``race_line``."""
     offset = start & (Line.BYTES - 1)
     access.START = start
     access.MASK = -1
@@ -125,7 +125,7 @@ def race_words_in_line(context: Context, access: LineAccess, lane: int, start: i
 
 
 def race_check_word(context: Context, access: LineAccess) -> int:
-    """Hold an access of a word against others of its CTA, and note it for when all CTAs have ended."""
+    """Check an access of a word against those of the same CTA, and record it for the comparison after all CTAs have ended."""
     start = access.START
     word = race_word_at(context, start)
     first = context.RACE_ACCESSORS_FROM
@@ -165,8 +165,8 @@ def race_check_word(context: Context, access: LineAccess) -> int:
 
 
 def race_changes_nothing(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
-    """Whether CTAs with lower numbers are all that the cell of a line will keep, and the value of what is stored is not the first
-    other one. The line is not locked: where all CTAs store to one flag, they need not wait for one another."""
+    """Whether an access leaves the record of a line unchanged: its entries are all of CTAs with lower numbers, and the store does not
+    add a byte with several values. The line is not locked, so that CTAs that all store to one flag do not wait for one another."""
     last = room + LineRoom.LOADERS
     if access.STORES:
         last = room + LineRoom.STORERS
@@ -188,7 +188,7 @@ def race_changes_nothing(context: Context, access: LineAccess, cell: Line, room:
 
 
 def race_several(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
-    """As ``race_check_word``, of one that several CTAs access."""
+    """As ``race_check_word``, for a word that several CTAs access."""
     if access.STORES:
         stored = room.STORED
         race_stored(context, access, cell, stored & access.MASK)
@@ -203,8 +203,8 @@ def race_several(context: Context, access: LineAccess, cell: Line, room: LineRoo
 
 
 def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
-    """Note an access where one warp alone has accessed the line; else hold it against others of its CTA, and note it for when all CTAs
-    have ended."""
+    """Record an access while only one warp has accessed the line; otherwise check it against those of the same CTA, and record it for
+    the comparison after all CTAs have ended."""
     launch = context.RACE_FIRST
     number = access.NUMBER
     mask = access.MASK
@@ -229,7 +229,7 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
         if window:
             agent = context.RACE_WARP.MASK
         alone = cell.OWNER == number and (known == 0 or (known ^ epoch) & agent == 0)
-        # unless what the window knew has given way to another line
+        # unless another line has replaced this one in the window
         kept = window != 0 and (fresh or race_tag(access, window, start) == race_tagged(access, start))
         if alone and (kept or window == 0) and (other == 0 or (other ^ epoch) & agent == 0):
             if access.FLAGS & Race.IMAGE:
@@ -261,12 +261,12 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
 
 
 def race_tag(access: LineAccess, window: Window, start: int) -> int:
-    """The tag of the cell of a line in a window."""
+    """The tag in a window of the cell that a line maps to."""
     return window.TAGS[race_place(access, start)]
 
 
 def race_split(context: Context, cell: Line, room: LineRoom, kept: int, start: int) -> int:
-    """A line is no longer that of one warp: the entries of its cell are of a CTA from now on."""
+    """A second warp accesses a line: convert the entries of its cell from a warp's to a CTA's."""
     race_filled(cell, room)
     owner = cell.OWNER
     stored = race_entry_at(cell, room, 0)
@@ -287,7 +287,7 @@ def race_split(context: Context, cell: Line, room: LineRoom, kept: int, start: i
 
 
 def race_moved(context: Context, access: LineAccess, window: Window, room: LineRoom) -> int:
-    """What one warp did to a line goes to the window of its CTA, unless another line has come there since."""
+    """Move the accesses of a line's only warp to the window of its CTA, unless another line has replaced it there."""
     start = access.START
     room.KEPT_OF = 0
     if race_tag(access, window, start) != race_tagged(access, start) or Race(access.RECORD).AGAIN:
@@ -304,7 +304,7 @@ def race_moved(context: Context, access: LineAccess, window: Window, room: LineR
 
 
 def race_stored(context: Context, access: LineAccess, cell: Line, stored: int) -> int:
-    """Note which bytes a store changes, of those that were stored before."""
+    """Record which bytes a store changes, among those that were stored before."""
     if access.FLAGS & Race.IS_STRONG:
         cell.DIFFERS = cell.DIFFERS | access.MASK
     elif access.IMAGE:
@@ -314,13 +314,13 @@ def race_stored(context: Context, access: LineAccess, cell: Line, stored: int) -
             left = race_differs(access, host, left)
             cell.DIFFERS = cell.DIFFERS | left
         if context.RACE_LOCKED:
-            # others run at the same time: the values are stored here, so that they are there when the next one compares
+            # other threads run CTAs at the same time: store the values here, so that the next comparison sees them
             race_valued(access, host)
     return 0
 
 
 def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
-    """Note an access of a CTA for when all have ended."""
+    """Record an access of a CTA for the comparison after all CTAs have ended."""
     number = access.NUMBER
     mask = access.MASK
     strong = access.STRONG & 2
@@ -353,10 +353,10 @@ def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom)
         entry = LineEntry(known)
         again = access.FLAGS & Race.WORDS == 0 or entry.EPOCH == access.EPOCH
         if access.STORES == 0 and entry.MASK & mask == mask and again:
-            # as where the line or word is that of one CTA, whoever came first
+            # as where only one CTA has the line or word, so the result does not depend on which CTA came first
             return 0
         return race_kept(access, entry)
-    # those with the lowest numbers stay, whichever came first
+    # keep the CTAs with the lowest numbers, independently of the order in which they ran
     if own == 0 and highest > mine:
         own = last
     if own:
@@ -367,7 +367,7 @@ def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom)
 
 
 def race_publish(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
-    """All entries of stores, or of loads, are in use: say which is the highest number."""
+    """All entries of stores, or of loads, are in use: publish the highest number among them."""
     highest = 0
     index = 0
     if access.STORES == 0:
@@ -384,7 +384,7 @@ def race_publish(context: Context, access: LineAccess, cell: Line, room: LineRoo
 
 
 def race_suspect(context: Context, room: LineRoom, access: LineAccess) -> int:
-    """CTAs have perhaps accessed the same bytes of a line or a word."""
+    """Record that CTAs may have accessed the same bytes of a line or word."""
     room.SUSPECT = 1
     if access.FLAGS & Race.WORDS:
         return 0

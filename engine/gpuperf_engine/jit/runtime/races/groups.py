@@ -1,7 +1,7 @@
-"""Runtime of generated code: agents that are groups of ``cp.async``, of bulk copies and of ``wgmma``.
+"""Runtime of generated code: the agents of groups of ``cp.async``, of bulk copies and of ``wgmma``.
 
-Each warp has an agent for its ``cp.async``, one for its bulk copies and one for its products; its time is that of a group. For clocks
-see ``races.clocks``.
+Each warp has one agent for its ``cp.async``, one for its bulk copies and one for its ``wgmma``; the times of these agents are those
+of their groups. For clocks see ``races.clocks``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def race_groups(context: Context, cta: Cta, state: State, kind: int, left: int) 
 
 
 def race_copies(context: Context) -> int:
-    """What follows is done by the ``cp.async`` of the running warp, until ``RACE_AGENT`` is 0 again."""
+    """The following accesses are by the ``cp.async`` of the running warp, until ``RACE_AGENT`` is 0 again."""
     me = context.RACE_WARP
     if me == 0:
         return 0
@@ -49,7 +49,7 @@ def race_copies(context: Context) -> int:
 
 
 def race_source(context: Context) -> int:
-    """What follows is read by a bulk or tensor copy of the open group of the running warp, until ``RACE_AGENT`` is 0 again."""
+    """The following reads are by a bulk or tensor copy in the open group of the running warp, until ``RACE_AGENT`` is 0 again."""
     me = context.RACE_WARP
     if me == 0:
         return 0
@@ -63,8 +63,8 @@ def race_source(context: Context) -> int:
 
 
 def race_bulk_agent(record: Race, warp: int) -> int:
-    """An agent for the bulk copies of a warp that are waited for by groups: one that no mbarrier has, while there are some, else that
-    of its ``cp.async``."""
+    """An agent for the bulk copies of a warp that complete by groups: an agent that no mbarrier uses if there is one, otherwise that
+    of the warp's ``cp.async``."""
     count = record.BULK_AGENTS + 1
     if count > Race.MOST_OF_BULK or record.SLOTS + count > Race.MOST_MBARRIERS:
         return Race.OF_COPIES + warp
@@ -73,9 +73,9 @@ def race_bulk_agent(record: Race, warp: int) -> int:
 
 
 def race_bulk_groups(cta: Cta, state: State, waits: int, left: int) -> int:
-    """``cp.async.bulk.commit_group``, or (``waits``) ``wait_group`` for all groups but the last ``left`` ones: these have read
-    their sources, with ``.read`` and without. Groups of all threads of a warp are counted together: a wait is for no less than it
-    says."""
+    """``cp.async.bulk.commit_group``, or (``waits``) ``wait_group`` for all groups but the last ``left`` ones: these have read their
+    sources, with and without ``.read``. The groups of all threads of a warp are counted together, so a wait
+    may be taken to include more groups than it does, never fewer."""
     record = cta.RACES
     if record == 0:
         return 0
@@ -99,7 +99,7 @@ def race_bulk_groups(cta: Cta, state: State, waits: int, left: int) -> int:
 
 
 def race_products(context: Context) -> int:
-    """What follows is done by the ``wgmma`` of the running warp, until ``RACE_AGENT`` is 0 again."""
+    """The following accesses are by the ``wgmma`` of the running warp, until ``RACE_AGENT`` is 0 again."""
     me = context.RACE_WARP
     if me == 0:
         return 0
@@ -111,7 +111,7 @@ def race_products(context: Context) -> int:
 
 
 def race_commit_products(cta: Cta, state: State) -> int:
-    """``wgmma.commit_group``, whose groups ``State.COMMITS`` counts."""
+    """``wgmma.commit_group``; ``State.COMMITS`` counts the groups."""
     record = cta.RACES
     if record == 0:
         return 0
@@ -122,7 +122,7 @@ def race_commit_products(cta: Cta, state: State) -> int:
 
 
 def race_wait_products(context: Context, cta: Cta, state: State) -> int:
-    """A warp has waited for groups of products of its warpgroup."""
+    """A warp has waited for groups of ``wgmma`` of its warpgroup."""
     record = cta.RACES
     wanted = state.WANTED
     if record == 0 or wanted == 0:

@@ -1,4 +1,4 @@
-"""Runtime of generated code: cells of lines of global memory (``Line``), and reports of two accesses."""
+"""Runtime of generated code: records of lines of global memory (``Line``), and reports of pairs of accesses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .reports import race_report
 
 
 def race_fresh(cell: Line, launch: int) -> int:
-    """Of a line nothing is known."""
+    """Clear the record of a line."""
     cell.LAUNCH = launch
     cell.OWNER = 0
     cell.FULL = 0
@@ -20,7 +20,7 @@ def race_fresh(cell: Line, launch: int) -> int:
 
 
 def race_filled(cell: Line, room: LineRoom) -> int:
-    """The room of a line is in use."""
+    """Initialise the room of a line for further entries."""
     if cell.FULL:
         return 0
     cell.FULL = 1
@@ -43,7 +43,7 @@ def race_entry_at(cell: Line, room: LineRoom, index: int) -> LineEntry:
 
 
 def race_set(access: LineAccess, entry: LineEntry, who: int, strong: int) -> int:
-    """The first access of an entry."""
+    """Set an entry to its first access."""
     entry.WHO = who
     entry.BY = access.INFO
     entry.MASK = access.MASK
@@ -54,8 +54,8 @@ def race_set(access: LineAccess, entry: LineEntry, who: int, strong: int) -> int
 
 
 def race_kept(access: LineAccess, entry: LineEntry) -> int:
-    """Note an access in its entry; one that goes on where the last one of its warp and instruction ended, with the next lane, or as
-    that with the same, is one with it."""
+    """Add an access to its entry. If it continues the last one of the same warp and instruction, by the next lane or by the same
+    lane, both become one access."""
     info = access.INFO
     shape = access.SHAPE
     entry.MASK = entry.MASK | access.MASK
@@ -68,7 +68,7 @@ def race_kept(access: LineAccess, entry: LineEntry) -> int:
         other = shape >> LineEntry.POWER & 7
         joined = last + (more << LineEntry.LENGTH)
         if entry.BY == info and length >> power < 2 and more >> other < 2:
-            # all of it is one lane's
+            # all bytes are of one lane
             entry.AT = joined & ~(7 << LineEntry.POWER) | Line.BITS << LineEntry.POWER
             return 0
         if power == other and info & 31 == (entry.BY & 31) + (length >> power):
@@ -80,15 +80,15 @@ def race_kept(access: LineAccess, entry: LineEntry) -> int:
 
 
 def race_differs(access: LineAccess, host: int, overlap: int) -> int:
-    """Which bytes of a line a store changes, where those of the line lie at ``host``. Of other instructions than stores nobody knows,
-    and so they are not reported."""
+    """Which bytes of a line a store changes, compared with the bytes at ``host``. 0 for instructions other than stores, whose values
+    are unknown: they are not reported."""
     if access.IMAGE == 0:
         return 0
     return overlap & differing(host, access.IMAGE)
 
 
 def race_valued(access: LineAccess, host: int) -> int:
-    """Store the values to a line whose bytes lie at ``host``."""
+    """Write the stored values to the bytes of a line at ``host``."""
     left = access.MASK
     while left:
         byte = trailing_zeros(left)
@@ -101,12 +101,12 @@ def race_valued(access: LineAccess, host: int) -> int:
 
 
 def race_host(context: Context, start: int) -> int:
-    """Where the bytes of a line lie."""
+    """The host address of a line."""
     return (start & (0 - Line.BYTES)) + context.ARENA
 
 
 def race_strength(flags: int) -> int:
-    """As ``LineEntry.STRONG``, of a site with these flags."""
+    """The value of ``LineEntry.STRONG`` for a site with these flags."""
     if flags & Race.IS_STRONG == 0:
         return 0
     if flags & Race.NARROW:
@@ -126,7 +126,7 @@ def race_report_line(
     overlap: int,
     start: int,
 ) -> int:
-    """Report two accesses that overlap in some bytes of a line, each with what is behind its epoch, and where it lies."""
+    """Report two accesses that overlap in some bytes of a line; each has the details of its epoch and its extent in the line."""
     kind = kind | Race.FAR
     exact = overlap & race_bytes(behind) & race_bytes(shape)
     if exact:
@@ -146,7 +146,7 @@ def race_report_line(
 
 
 def race_bytes(shape: int) -> int:
-    """Those of the line in which an access lies."""
+    """The bytes of the line that an access covers, as a mask."""
     length = (shape >> LineEntry.LENGTH) + 1
     if length < Line.BYTES:
         return ((1 << length) - 1) << (shape & (Line.BYTES - 1))
@@ -154,7 +154,7 @@ def race_bytes(shape: int) -> int:
 
 
 def race_lane(info: int, shape: int, byte: int) -> int:
-    """What is behind an epoch, with the lane that accesses one byte of the line; as it is where that is not known (``NEAR_BY``)."""
+    """The details of an epoch with the lane that accesses one byte of the line; unchanged if that lane is not known (``NEAR_BY``)."""
     if race_bytes(shape) >> byte & 1 == 0:
         return info
     lane = (info & 31) + ((byte - (shape & (Line.BYTES - 1))) >> (shape >> LineEntry.POWER & 7))

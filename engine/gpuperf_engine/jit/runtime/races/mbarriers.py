@@ -1,6 +1,6 @@
-"""Runtime of generated code: what mbarriers order, and the copies that complete on them.
+"""Runtime of generated code: the order that mbarriers establish, and the copies that complete on them.
 
-An mbarrier has clocks of its phase and of those completed. For clocks see ``races.clocks``.
+An mbarrier has a clock for its current phase and one for the completed phases. For clocks see ``races.clocks``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .clocks import (
 
 
 def race_mbarrier(record: Race, address: int) -> RaceMbarrier:
-    """The record of an mbarrier of the CTA; beyond ``MOST_MBARRIERS`` the last one is shared."""
+    """The record of an mbarrier of the CTA; mbarriers beyond ``MOST_MBARRIERS`` share the last record."""
     slot = 0
     count = record.SLOTS
     found = RaceMbarrier(record.MBARRIERS)
@@ -37,7 +37,7 @@ def race_mbarrier(record: Race, address: int) -> RaceMbarrier:
         record.SLOTS = count + 1
         found = RaceMbarrier(record.MBARRIERS + count * record.MBARRIER)
         found.ADDRESS = address
-        # what an earlier CTA had acquired of others is not known to this one
+        # discard what an earlier CTA had acquired of others
         found.ARRIVING[Race.OF_OTHERS] = 0
         done = race_done(record, found)
         done.TIMES[Race.OF_OTHERS] = 0
@@ -50,7 +50,7 @@ def race_done(record: Race, found: RaceMbarrier) -> RaceClock:
 
 
 def race_bulk(context: Context, cta: Cta, address: int) -> int:
-    """What follows is done by a bulk or tensor copy that completes on the mbarrier at an address, as ``reach`` takes it, until
+    """The following accesses are by a bulk or tensor copy that completes on the mbarrier at an address, as in ``reach``, until
     ``RACE_AGENT`` is 0 again."""
     cluster = cta.CLUSTER
     if cta.RACES == 0 or address >> 32:
@@ -71,8 +71,8 @@ def race_bulk(context: Context, cta: Cta, address: int) -> int:
 
 
 def race_arrive_mbarrier(context: Context, cta: Cta, address: int, copies: int, completes: int) -> int:
-    """The running warp arrives at an mbarrier of a CTA, or completes bytes of it; ``copies``: when its ``cp.async`` are complete. An
-    implicit proxy fence follows a copy that is complete (``completes``)."""
+    """The running warp arrives at an mbarrier of a CTA, or completes bytes of it; ``copies``: on completion of its ``cp.async``.
+    ``completes``: a copy is complete, which an implicit proxy fence follows."""
     theirs = cta.RACES
     if theirs == 0:
         return 0
@@ -94,7 +94,7 @@ def race_arrive_mbarrier(context: Context, cta: Cta, address: int, copies: int, 
 
 
 def race_arrive_relaxed(context: Context, cta: Cta, address: int) -> int:
-    """The running warp arrives at an mbarrier of a CTA, and releases what it had done before its last fence."""
+    """The running warp arrives at an mbarrier of a CTA with ``.relaxed``: it releases what it had done before its last fence."""
     theirs = cta.RACES
     me = context.RACE_WARP
     if theirs == 0 or me.FENCED == 0:
@@ -118,7 +118,7 @@ def race_complete_mbarrier(cta: Cta, address: int) -> int:
 
 
 def race_acquire_mbarrier(context: Context, cta: Cta, address: int, relaxed: int) -> int:
-    """The running warp has found a phase of an mbarrier of a CTA complete; ``relaxed``: a fence that follows acquires."""
+    """The running warp has observed that a phase of an mbarrier of a CTA is complete; ``relaxed``: only a later fence acquires."""
     theirs = cta.RACES
     if theirs == 0:
         return 0

@@ -1,7 +1,7 @@
-"""Shadow of shared memory, for pieces of 16 bytes of up to 32 lanes at once, as LLVM IR; see ``races.shared_memory``.
+"""Checks of shared memory, for accesses of 16 bytes by up to 32 lanes at once, as LLVM IR; see ``races.shared_memory``.
 
-Functions of ``intrinsics``. A loop takes four pieces at a time, sixteen words. Most words have one of few epochs: each that is found
-to happen before the access is compared with all sixteen words at once, and with those of the pieces that follow.
+These are functions of ``intrinsics``. Each iteration takes four pieces of 16 bytes, which are 16 words. Most words have one of few
+epochs: an epoch that happened before the access is compared with all 16 words at once, and with those of the following pieces.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def pieces_words() -> str:
 
 
 class _Pieces:
-    """``pieces_stored(record, me, epoch, info, each, lanes, places, limit)`` and ``pieces_loaded`` (with ``async_proxy`` and ``noted``
-    besides): whether nothing races with the accesses, which are then noted; else some may be. ``each``: the number of a piece is its
-    lane; ``limit``: the last place in shared memory where a piece may begin; ``noted``: the loads need not be."""
+    """``pieces_stored(record, me, epoch, info, each, lanes, places, limit)`` and ``pieces_loaded`` (also with ``async_proxy`` and
+    ``noted``): returns whether no access has a race; all accesses are then recorded. Otherwise some may have been recorded. ``each``:
+    the lane of a piece is its number; ``limit``: the last offset in shared memory at which a piece may begin; ``noted``: the loads
+    need not be recorded."""
 
     def __init__(self, stores: bool) -> None:
         self.to, self.stores = Emitter(), stores
@@ -51,7 +52,7 @@ class _Pieces:
         count = self._prepare()
         to.enter("groups")
         group = to.phi("i64", (0, "checked"))
-        # to the async proxy not even what the same warp has stored is visible
+        # even stores of the same warp are not visible to the async proxy
         good = to.phi("i32", (self.epoch if self.stores else 0, "checked"))
         self.starts = to.place("%starts", to.shl(group, 5))
         self.infos = to.place("%infos", to.shl(group, 4))
@@ -70,8 +71,8 @@ class _Pieces:
         return to.function(f"i64 @{name}({', '.join(f'i64 %{item}' for item in parameters)}{more})")
 
     def _prepare(self) -> Ref:
-        """Where pieces begin and what is noted of them, those of lanes that are off as of the first that is on; how many groups of
-        four there are."""
+        """The offsets of the pieces and the details to record; inactive lanes have those of the first active one. Returns how many
+        groups of four pieces there are."""
         to = self.to
         mask = to.trunc(Ref("i64", "%lanes"), "i32")
         lanes = to.bitcast(mask, V1)
@@ -98,7 +99,7 @@ class _Pieces:
     # -- sixteen words -----------------------------------------------------------------------------------------------------
 
     def _words(self, plane: int) -> Ref:
-        """Those of four pieces in one of the planes."""
+        """The words of four pieces in one of the planes."""
         to = self.to
         four = [to.load(_FOUR, to.place(self.planes[plane], start), 4) for start in self.at]
         halves = [to.pick(one, range(8), other) for one, other in zip(four[::2], four[1::2])]
@@ -110,7 +111,7 @@ class _Pieces:
             self.to.store(part, self.to.place(self.planes[plane], start), 4)
 
     def _info(self) -> Ref:
-        """What is noted behind the epochs."""
+        """The details of the epochs to record."""
         to = self.to
         four = to.load(_FOUR, self.infos, 4)
         return to.pick(four, [word // 4 for word in range(16)])
@@ -120,7 +121,7 @@ class _Pieces:
         self._put(plane + 1, self._info())
 
     def _store(self, good: Ref) -> Ref:
-        # where the first reader comes before the last barrier of all warps, so does the other one; most have none since
+        # if the first reader comes before the last barrier of all warps, so does the other one; most words have no reader after it
         for plane in (Race.WRITER, Race.READER, Race.OTHER):
             words = self._words(plane)
             good, _ = self._unordered(plane, words, self._late(words, good), good, None)
@@ -131,7 +132,7 @@ class _Pieces:
         to = self.to
         words = self._words(Race.WRITER)
         late = self._late(words, good)
-        # of what the async proxy reads every word counts
+        # for reads by the async proxy every word is checked
         proxy = Ref("i64", "%async_proxy")
         fresh = to.icmp("ne", words, to.splat(good, 16))
         tests = to.splat(to.icmp("ne", proxy, 0), 16)
@@ -156,7 +157,7 @@ class _Pieces:
         return good
 
     def _note_beside(self, words: Ref, others: Ref) -> None:
-        """The reader of some words is another one, which stays: there the access is noted as the other reader."""
+        """Some words have another reader, which is kept: record the access as the other reader of these words."""
         to = self.to
         epochs, info = to.splat(self.epoch, 16), self._info()
         self._put(Race.READER, to.select(others, words, epochs))
@@ -167,7 +168,7 @@ class _Pieces:
     # -- order -------------------------------------------------------------------------------------------------------------
 
     def _late(self, words: Ref, good: Ref) -> Ref:
-        """Words whose epochs are those of other agents since the last barrier of all warps, and another one than ``good``."""
+        """Words whose epochs are of other agents, after the last barrier of all warps, and differ from ``good``."""
         to = self.to
         after = to.icmp("uge", words, to.splat(self.base, 16))
         agents = to.and_(words, to.splat(self.mask, 16))
@@ -179,8 +180,8 @@ class _Pieces:
     def _unordered(
         self, plane: int, words: Ref, late: Ref, good: Ref, proxy: Ref | None, keep: bool = False
     ) -> tuple[Ref, Ref]:
-        """Ask the vector clock of the warp for each epoch among some words. The last one that happens before the access, and, if they
-        are to be kept, the words whose epoch does not; else these end it."""
+        """Look up each epoch of some words in the warp's vector clock. Returns the last epoch that happened before the access, and
+        with ``keep`` the words whose epochs did not; otherwise such words end the check."""
         to = self.to
         ask, one, ordered, open_, done = (
             to.label(name) for name in ("ask", "one", "ordered", "open", "asked")

@@ -1,7 +1,7 @@
-"""Words of global memory (``Word``) that the warp itself, or one that comes before it, has accessed, for all lanes of an access at
+"""Words of global memory (``Word``) whose earlier accesses are by the warp itself or happened before, for all lanes of an access at
 once, as LLVM IR.
 
-A function of ``intrinsics``, see ``races.scattered``: what ``race_noted`` does to one word of each lane.
+This is a function of ``intrinsics``; see ``races.scattered``. It does what ``race_noted`` does for one word of each lane.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..access.text import V1, V64
 
 __all__ = ["renewed_words"]
 
-#: lanes at a time
+#: lanes processed at a time
 _SOME = 8
 _V8, _V16 = vector_of(_SOME, "i64"), vector_of(2 * _SOME, "i64")
 _NAMES = (
@@ -22,10 +22,10 @@ _NAMES = (
 
 
 def renewed_words() -> str:
-    """``renewed(lanes, addresses, words, from, data, span, claim, first, before, again, stores, values)``: the lanes whose word
-    somebody else has accessed than the accessor of the claim and ``before``, or that lie anywhere else; all others are noted.
-    ``again``: whether loads by ``before`` are those of another epoch; ``stores``: whether words are stored, and ``values``: what each
-    lane stores, or 0. No two lanes store to one word."""
+    """``renewed(lanes, addresses, words, from, data, span, claim, first, before, again, stores, values)``: the lanes whose word an
+    accessor other than that of the claim and ``before`` has accessed, or whose addresses are outside of ``span``; the others are
+    recorded. ``again``: whether loads by ``before`` have another epoch; ``stores``: whether the words are stored, and ``values``: the
+    host address of the values of lanes, or 0. No two lanes store to one word."""
     to = Emitter()
     to.start("entry")
     to.do(f"%starts = alloca {V64}, align 64")
@@ -57,7 +57,7 @@ def renewed_words() -> str:
 
 
 def _write(to: Emitter, label: str, found: Ref) -> None:
-    """Put the words of these lanes into memory: of lanes that load the same, that of the first one stays."""
+    """Write the words of these lanes to memory; if several lanes load a word, that of the first one remains."""
     pair = vector_of(2, "i64")
     words = to.pointer("%words")
     begun = to.block
@@ -77,7 +77,7 @@ def _write(to: Emitter, label: str, found: Ref) -> None:
 
 
 class _Renewal:
-    """New words of lanes, in ``%renewed``."""
+    """The new words of lanes, in ``%renewed``."""
 
     def __init__(self, to: Emitter, stores: bool) -> None:
         self.to, self.stores = to, stores
@@ -90,7 +90,7 @@ class _Renewal:
         self.known = to.splat(to.icmp("ne", Ref("i64", "%values"), 0), _SOME)
 
     def part(self, lane: int) -> Ref:
-        """So many lanes from one on: bits of those that are noted."""
+        """The words of consecutive lanes: the mask of those that are recorded."""
         to = self.to
         words, pair = to.pointer("%words"), vector_of(2, "i64")
         starts = [to.load("i64", to.place("%starts", 8 * (lane + number))) for number in range(_SOME)]
@@ -123,14 +123,14 @@ class _Renewal:
         return to.or_(unknown, mine)
 
     def _differing(self, lane: int, starts: list[Ref], unstored: Ref, unloaded: Ref, loaded: Ref) -> Ref:
-        """``LOADED`` after stores, with the bytes that hold other values now."""
+        """``LOADED`` after stores, with the bytes that now have several values."""
         to, kind = self.to, vector_of(_SOME, "i32")
         data = to.pointer("%data")
         held = Ref(kind, "poison")
         for number, start in enumerate(starts):
             item = to.load("i32", to.place(data, start), 4)
             held = to.ref(kind, f"insertelement {kind} {held}, i32 {item}, i32 {number}")
-        # where there are no values, those of anything that can be read
+        # without stored values, any readable address serves
         given = to.select(
             to.icmp("ne", Ref("i64", "%values"), 0), Ref("i64", "%values"), Ref("i64", "%addresses")
         )

@@ -1,4 +1,4 @@
-"""Runtime of generated code: the table of races that were found, one row for each pair of instructions."""
+"""Runtime of generated code: the table of races found, one row per pair of instructions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...ir.race_records import Race, RaceFindings, RaceRow
 
 
 def race_report_shared(context: Context, cta: Cta, before: int, after: int, place: int, kind: int) -> int:
-    """Note two accesses of the shared memory of a CTA."""
+    """Record a race of two accesses to the shared memory of a CTA."""
     number = cta.INDEX
     cluster = cta.CLUSTER
     if cluster == 0:
@@ -24,7 +24,8 @@ def race_report_shared(context: Context, cta: Cta, before: int, after: int, plac
 def race_report(
     context: Context, number: int, other: int, before: int, after: int, place: int, kind: int
 ) -> int:  # fmt: skip
-    """Note accesses of two CTAs. Of those of the same instructions the ones of the first CTAs are kept, and of these the first."""
+    """Record a race of accesses of two CTAs. For each kind and pair of instructions, the first race of the CTAs with the lowest
+    numbers is kept."""
     table = RaceFindings(context.RACES_FOUND)
     key = (before >> 14) << 32 | (after >> 14) << 8 | kind
     count = table.COUNT
@@ -38,7 +39,7 @@ def race_report(
         table.COUNT = count + 1
         row.KEY = key
         row.COUNT = 0
-    # cells of words are in no order
+    # the cells of words have no order
     same = context.RACE_WORDS and number != other and number == row.CTA and other == row.OTHER
     earlier = number < row.CTA or (number == row.CTA and other < row.OTHER)
     if row.COUNT == 0 or earlier or (same and place < row.PLACE):

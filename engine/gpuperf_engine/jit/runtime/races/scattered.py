@@ -1,6 +1,6 @@
-"""Runtime of generated code: accesses of many words of global memory at once, most of which one warp alone has accessed.
+"""Runtime of generated code: instructions that access many words of global memory, most of which only one warp has accessed.
 
-See ``races.words``. What is left, because other warps have accessed the words, is held against their accesses one by one.
+See ``races.words``. Words that other warps have accessed are then checked one by one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from .words import (
 
 
 def race_scattered(context: Context, access: LineAccess, mask: int, addresses: int) -> int:
-    """Note accesses by lanes at any addresses, of whole words, as far as no other warp has accessed these. Gives the lanes that are
-    left."""
+    """Record accesses of whole words by lanes at arbitrary addresses, if no other warp has accessed the words or its accesses
+    happened before. Returns the lanes that are left."""
     size = access.SIZE
     unit = context.RACE_UNIT
     count = size >> unit
@@ -93,7 +93,7 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
 
 
 def race_is_fresh(context: Context, access: LineAccess, mask: int, addresses: int) -> int:
-    """Whether nobody else has accessed the word of the first lane."""
+    """Whether no other accessor has accessed the word of the first lane."""
     start = load64(addresses + trailing_zeros(mask) * 8)
     if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 1
@@ -105,8 +105,8 @@ def race_is_fresh(context: Context, access: LineAccess, mask: int, addresses: in
 
 
 def race_renewed(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:
-    """Note accesses of single words by lanes, as far as the accessor has accessed them, or one whose accesses come before. Gives the
-    lanes that are left."""
+    """Record accesses of single words by lanes, if earlier accesses are by the same accessor, or by another one and happened before.
+    Returns the lanes that are left."""
     start = load64(addresses + trailing_zeros(mask) * 8)
     if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return mask
@@ -138,7 +138,8 @@ def race_renewed(context: Context, access: LineAccess, mask: int, addresses: int
 
 
 def race_scattered_locked(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:
-    """Note accesses of single words by lanes, which nobody had accessed a moment ago. Gives the lanes that are left."""
+    """Record accesses of single words by lanes. The words had no other accessor when they were looked up without a lock, which is
+    checked again here. Returns the lanes that are left."""
     words = context.RACE_WORDS
     origin = context.RACE_FROM
     first = context.RACE_ACCESSORS_FROM
@@ -173,7 +174,8 @@ def race_scattered_locked(context: Context, access: LineAccess, mask: int, addre
 
 
 def race_beside(context: Context, access: LineAccess, lane: int, start: int, length: int) -> int:
-    """Note accesses by lanes side by side, however many lines they lie in; gives the bytes up to those that others have accessed."""
+    """Record accesses by adjacent lanes, across any number of lines; returns the number of bytes before the first word that is not
+    recorded."""
     if access.ACCESSOR == 0 or context.RACE_LOCKED or access.FLAGS & Race.IS_STRONG:
         return 0
     if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
@@ -195,8 +197,9 @@ def race_beside(context: Context, access: LineAccess, lane: int, start: int, len
 def race_in_line(
     context: Context, access: LineAccess, lane: int, start: int, done: int, part: int, image: int
 ) -> int:
-    """Note accesses by lanes side by side from ``lane`` on, of ``part`` bytes of whole words, after the first ``done`` ones; gives the
-    bytes up to those that others have accessed. ``image``: where their values would begin if those of the line did there."""
+    """Record accesses of ``part`` bytes of whole words by adjacent lanes from ``lane`` on, after the first ``done`` bytes; returns
+    the number of bytes before the first word that is not recorded. ``image``: the host address of the value for the first byte of the
+    line."""
     if access.FLAGS & Race.IS_STRONG:
         return done
     claim = access.ACCESSOR << 32 | (access.INFO & -32) | lane
@@ -228,9 +231,9 @@ def race_in_line(
 def race_noted(
     context: Context, access: LineAccess, claim: int, place: int, count: int, start: int, value: int
 ) -> int:
-    """Note an access of a few words, which are locked together if any are, if all accesses of them are the accessor's or come
-    before, in one CTA, or else give 0. ``claim``: what is noted of it; ``start``: the address of its lane; ``value``: where lie
-    the values that are stored."""
+    """Record an access of a few words, which share a lock, if all their earlier accesses are by the same accessor, or by one of the
+    same CTA and happened before; return 0 otherwise. ``claim``: the accessor and the details of the access; ``start``: the address of
+    its lane; ``value``: the host address of the stored values."""
     first = context.RACE_ACCESSORS_FROM
     me = access.ACCESSOR
     stores = access.STORES

@@ -1,4 +1,5 @@
-"""Runtime of generated code: CTAs that nothing orders have ended, and what lines and words of global memory keep of them is compared.
+"""Runtime of generated code: after the end of CTAs that nothing orders, compares the accesses recorded for lines and words of global
+memory.
 
 See ``races.global_memory``.
 """
@@ -12,7 +13,7 @@ from .words import race_word_cell, race_word_room
 
 
 def race_settle(context: Context, line: int, last: int) -> int:
-    """All CTAs have ended: note the races in these lines."""
+    """All CTAs have ended: report the races in these lines."""
     while line <= last:
         cell = Line(context.RACE_LINES + line * Line.CELL)
         room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
@@ -23,7 +24,7 @@ def race_settle(context: Context, line: int, last: int) -> int:
 
 
 def race_settle_words(context: Context, number: int, last: int) -> int:
-    """All CTAs have ended: note the races in the words with these cells."""
+    """All CTAs have ended: report the races in the words with these cells."""
     while number < last:
         cell = race_word_cell(context, number)
         room = race_word_room(context, number)
@@ -34,8 +35,8 @@ def race_settle_words(context: Context, number: int, last: int) -> int:
 
 
 def race_pairs(context: Context, cell: Line, room: LineRoom, start: int) -> int:
-    """Of each two entries of a line or a word, the first one of stores, whether they are a race. The CTA with the lower number comes
-    first, whichever ran first."""
+    """Check each pair of entries of a line or word in which the first is of stores. The CTA with the lower number is reported as the
+    first one, independently of the order in which they ran."""
     number = 0
     while number < 2 * LineRoom.PAIRS * LineRoom.PAIRS:
         one = race_entry_at(cell, room, number // (2 * LineRoom.PAIRS) * 2)

@@ -1,6 +1,6 @@
-"""Runtime of generated code: each access of shared memory is held against those before it.
+"""Runtime of generated code: checks each access to shared memory against earlier ones.
 
-For the epochs and clocks see ``races.clocks``.
+For epochs and clocks see ``races.clocks``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .reports import race_report_shared
 
 
 def race_same(context: Context, cta: Cta, place: int, done: int, size: int) -> int:
-    """Whether a lane stores what is there already: bytes of its access from ``done`` on."""
+    """Whether a lane stores the value that memory already has: bytes of its access from ``done`` on."""
     value = context.RACE_VALUE
     width = context.RACE_WIDTH
     if value == 0:
@@ -50,7 +50,7 @@ def race_against(
     place: int,
     kind: int,
 ) -> int:
-    """Whether an access has a race with the one whose epoch is in a cell; a race that is not one of two stores is noted."""
+    """Whether an access has a race with the one whose epoch is in a cell; the race is reported unless both are stores."""
     last = load32(cell)
     if last == epoch & 4294967295 or race_happened_before(me, last) or (epoch & last & Race.STRONG):
         return 0
@@ -65,7 +65,7 @@ def race_against(
 def race_word(
     context: Context, cta: Cta, record: Race, me: RaceWarp, epoch: int, info: int, start: int, done: int, size: int, writes: int
 ) -> int:  # fmt: skip
-    """One lane accesses bytes of a word."""
+    """Check and record an access of one lane to bytes of a word."""
     plane = record.PLANE
     cell = record.PLANES + (start & -4)
     kind = Race.RAW
@@ -99,7 +99,7 @@ def race_word(
 def race_words(
     context: Context, cta: Cta, record: Race, me: RaceWarp, epoch: int, info: int, place: int, size: int, writes: int
 ) -> int:  # fmt: skip
-    """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same epochs."""
+    """As ``race_word``, for whole words. An epoch equal to that of the previous word needs one comparison."""
     plane = record.PLANE
     first = record.PLANES + place
     base = me.BASE
@@ -114,7 +114,7 @@ def race_words(
             bad = race_happened_before(me, last) == 0
         one = load32(cell + Race.READER * plane)
         if writes and one >= base:
-            # where it is earlier, so is the other one
+            # if the first reader is before the base, so is the other one
             if epoch & one & Race.STRONG == 0:
                 bad = bad | (race_happened_before(me, one) == 0)
             one = load32(cell + Race.OTHER * plane)
@@ -137,8 +137,8 @@ def race_words(
 
 
 def race_happened_before_cached(me: RaceWarp, epoch: int) -> int:
-    """As ``race_happened_before``, of memory of the own CTA. What happened before stays so: many words have the epochs that were found
-    to do so last."""
+    """As ``race_happened_before``, for memory of the own CTA. The result stays true, so the warp caches the last epochs for which it
+    was."""
     kept = (epoch & 64) >> 3 | epoch & 7
     if me.KNOWN[kept] == epoch:
         return 1
@@ -149,8 +149,8 @@ def race_happened_before_cached(me: RaceWarp, epoch: int) -> int:
 
 
 def race_visible(me: RaceWarp, epoch: int, proxy: int) -> int:
-    """As ``race_happened_before_cached``; what the async proxy reads has to be visible to it (``proxy``), by a proxy fence, unless it
-    stored it."""
+    """As ``race_happened_before_cached``. With ``proxy``, an access of a warp or its ``cp.async`` must also be visible to the async
+    proxy, by a proxy fence."""
     if proxy and epoch & 127 < Race.OF_MBARRIERS:
         record = me.RECORD
         if race_twin(record, race_known(me)).TIMES[epoch & me.MASK] < epoch >> 8:
@@ -159,8 +159,8 @@ def race_visible(me: RaceWarp, epoch: int, proxy: int) -> int:
 
 
 def race_pieces(context: Context, cta: Cta, site: int, lane: int, mask: int, places: int, how: int) -> int:
-    """Lanes access pieces of 16 bytes in shared memory of a CTA, lane l at ``places[l]``, or if ``lane`` is not −1, this lane all of
-    them. Whether the accesses have been checked and noted. ``how``: 4 writes, 8 reads, 16 noted already."""
+    """Check and record accesses of 16 bytes to shared memory of a CTA: by lane l at ``places[l]``, or, if ``lane`` is not −1, all by
+    this lane. Returns whether all accesses were checked and recorded. ``how``: 4 writes, 8 reads, 16 recorded already."""
     flags = load16(context.RACE_SITES + 2 * site)
     record = cta.RACES
     if flags & Race.CHECKED == 0 or record == 0 or record.NOW == Race.LAST:
@@ -181,7 +181,7 @@ def race_pieces(context: Context, cta: Cta, site: int, lane: int, mask: int, pla
 
 
 def race_range(context: Context, cta: Cta, site: int, lane: int, start: int, size: int, how: int) -> int:
-    """As ``race_pieces``, of a lane that accesses pieces side by side, up to 32 of them."""
+    """As ``race_pieces``, for a lane that accesses up to 32 adjacent pieces."""
     places = context.SCRATCH + Race.PLACES
     count = 0
     while count < 32 and count * 16 < size:
@@ -191,7 +191,7 @@ def race_range(context: Context, cta: Cta, site: int, lane: int, start: int, siz
 
 
 def race_at(context: Context, cta: Cta, site: int, lane: int, place: int, size: int, how: int) -> int:
-    """One lane of the running warp accesses shared memory of a CTA. ``how``: 4 writes, 8 reads."""
+    """Check and record an access of one lane of the running warp to shared memory of a CTA. ``how``: 4 writes, 8 reads."""
     flags = load16(context.RACE_SITES + 2 * site)
     record = cta.RACES
     me = context.RACE_WARP
@@ -231,8 +231,8 @@ def race_at(context: Context, cta: Cta, site: int, lane: int, place: int, size: 
 def race_unfenced(
     context: Context, cta: Cta, record: Race, me: RaceWarp, info: int, place: int, size: int
 ) -> int:  # fmt: skip
-    """The async proxy reads words: all that warps and their ``cp.async`` have stored there, and that comes before, is known to it if a
-    proxy fence lies between."""
+    """The async proxy reads words: report stores by warps and their ``cp.async`` that happened before without a proxy fence in
+    between."""
     cell = record.PLANES + (place & -4)
     plane = record.PLANE
     twin = race_twin(record, race_known(me))
@@ -252,7 +252,7 @@ def race_unfenced(
 def race_among_atomics(
     record: Race, me: RaceWarp, epoch: int, info: int, place: int, flags: int, how: int
 ) -> int:  # fmt: skip
-    """Whether a word is accessed by an atomic that orders nothing, after atomics only; notes it if so."""
+    """Whether an atomic that orders nothing accesses a word after only other atomics; if so, it is recorded."""
     if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or me.READ == 0:
         return 0
     plane = record.PLANE
@@ -262,7 +262,7 @@ def race_among_atomics(
         return 0
     if race_precedes_all(me, load32(cell + Race.READER * plane)) == 0:
         return 0
-    # in memory of the own CTA the other reader is no later
+    # in memory of the own CTA the other reader is never later
     if me.TURN and race_precedes_all(me, load32(cell + Race.OTHER * plane)) == 0:
         return 0
     store32(cell, epoch)
@@ -271,7 +271,8 @@ def race_among_atomics(
 
 
 def race_precedes_all(me: RaceWarp, epoch: int) -> int:
-    """Whether nothing was accessed, or in the own CTA before the last barrier of all warps, or else before what the warp does now."""
+    """Whether there was no access; or, in the own CTA, it came before the last barrier of all warps; or, in another CTA, it happened
+    before."""
     if epoch == 0 or me.TURN == 0:
         return epoch < me.BASE
     return race_happened_before(me, epoch)
@@ -280,7 +281,7 @@ def race_precedes_all(me: RaceWarp, epoch: int) -> int:
 def race_parts(
     context: Context, cta: Cta, record: Race, me: RaceWarp, epoch: int, info: int, place: int, size: int, writes: int
 ) -> int:  # fmt: skip
-    """As ``race_words``, of any bytes."""
+    """As ``race_words``, for any bytes."""
     done = 0
     while done < size:
         start = place + done
@@ -296,7 +297,8 @@ def race_parts(
 def race_lanes(
     context: Context, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
 ) -> int:
-    """Accesses of shared memory lane by lane; ``values`` are what is stored, element e of lane l at ``values[e · 32 + l]``."""
+    """Check accesses to shared memory lane by lane; ``values``: the host address of the stored values, element e of lane l at
+    ``values[e · 32 + l]``."""
     cta = context.CTA
     context.RACE_WIDTH = width
     if size == 16 and race_pieces(context, cta, site, -1, mask, addresses, how):

@@ -1,7 +1,7 @@
-"""Runtime of generated code: accesses of global memory by warps are held against clocks.
+"""Runtime of generated code: checks accesses of warps to global memory by vector clocks.
 
-For these see ``races.clocks``. Where no CTA can wait for another one, each has a window of cells of its own, for the lines
-that it accessed last. Else a cell of a line is that of all CTAs, and has them apart by segments.
+For these see ``races.clocks``. Where no CTA can wait for another one, each CTA has a window with cells for the lines that it accessed
+last. Otherwise all CTAs share the cell of a line, which distinguishes them by segments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .lines import (
 
 
 def race_within(context: Context, access: LineAccess) -> int:
-    """Hold an access against those of other warps of the CTA; whether nothing is new about it."""
+    """Check an access against those of other warps of the CTA; returns whether an equal access was already recorded."""
     record = Race(access.RECORD)
     if record == 0 or record.NOW == Race.LAST:
         return 0
@@ -52,8 +52,8 @@ def race_within(context: Context, access: LineAccess) -> int:
 
 
 def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: int) -> int:
-    """Note in the window of the CTA what its warps did to a word that it had alone, a store and a load, before what one of them does
-    now. ``host``: where the bytes of the line lie, as they were then."""
+    """Record in the window of the CTA the last store and load of a word that only this CTA had accessed, both before the current
+    access. ``host``: the host address of the line's bytes, as they were then."""
     record = Race(access.RECORD)
     if record.AGAIN or record.NOW == Race.LAST:
         return 0
@@ -82,7 +82,7 @@ def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: i
             access.EPOCH = pair.EPOCH
             access.STORES = 4 * (index == 0)
             access.IMAGE = host
-            # they have been held against one another, and nobody else has accessed the word
+            # these were already checked against one another, and no other CTA had accessed the word
             race_entry(context, access, cell, room, (pair.EPOCH & me.MASK) + 1, pair.EPOCH, 0)
             if index == 0:
                 race_valued(access, room + LineRoom.VALUES)
@@ -101,7 +101,7 @@ def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: i
 
 
 def race_window_cell(access: LineAccess, window: Window) -> Line:
-    """The cell in a window of the line or the word that is accessed; of another one nothing is known any more."""
+    """The cell in a window for the accessed line or word; cleared if it was another one's."""
     start = access.START
     cell = race_cell(access, window, start)
     tag = race_tagged(access, start)
@@ -112,9 +112,9 @@ def race_window_cell(access: LineAccess, window: Window) -> Line:
 
 
 def race_repeats(context: Context, access: LineAccess, cell: Line, room: LineRoom, me: RaceWarp) -> int:
-    """Whether an access stores what is there already, as when all threads set a flag, or is a load or an atomic like those in the same
-    bytes, of a line in whose entries are only such accesses, and those of other bytes, which nothing orders before it; it is then
-    noted as ``race_entries`` would."""
+    """Whether an access repeats concurrent ones: a store of the value that memory has, as when all threads set a flag, or a load or
+    an atomic like those of the same bytes. The line must have only such entries, or entries for other bytes, that are not ordered
+    before the access. It is then recorded as by ``race_entries``."""
     mask = access.MASK
     strong = access.STRONG
     epoch = access.EPOCH
@@ -160,33 +160,33 @@ def race_repeats(context: Context, access: LineAccess, cell: Line, room: LineRoo
 
 
 def race_unit(access: LineAccess, start: int) -> int:
-    """The number of the line, or of the word if words are looked at, that lies at an address."""
+    """The number of the line at an address, or of the word if words are checked."""
     return start >> access.UNIT
 
 
 def race_place(access: LineAccess, start: int) -> int:
-    """The number of the cell of a line or a word in a window."""
+    """The number of the cell of a line or word in a window."""
     return race_unit(access, start) & (Window.LINES - 1)
 
 
 def race_room(access: LineAccess, window: Window, start: int) -> LineRoom:
-    """The room of a line or a word in a window."""
+    """The room of a line or word in a window."""
     return LineRoom(window + Window.ROOMS + race_place(access, start) * LineRoom.BYTES)
 
 
 def race_cell(access: LineAccess, window: Window, start: int) -> Line:
-    """The cell of a line or a word in a window."""
+    """The cell of a line or word in a window."""
     return Line(window + race_place(access, start) * Line.CELL)
 
 
 def race_tagged(access: LineAccess, start: int) -> int:
-    """The tag of a line or a word that the CTA has accessed."""
+    """The tag of a line or word that the CTA has accessed."""
     words = (access.FLAGS & Race.WORDS != 0) << 31
     return access.NUMBER << 32 | words | (race_unit(access, start) & 2147483647)
 
 
 def race_ordered(context: Context, access: LineAccess) -> int:
-    """Hold an access against those of all warps of all CTAs."""
+    """Check an access against those of all warps of all CTAs."""
     record = Race(access.RECORD)
     place = access.START - context.RACE_FROM
     if record == 0 or not unsigned_less(place, context.RACE_SPAN):
@@ -211,8 +211,8 @@ def race_ordered(context: Context, access: LineAccess) -> int:
 def race_entry(
     context: Context, access: LineAccess, cell: Line, room: LineRoom, who: int, number: int, held: int
 ) -> int:
-    """Hold an access of an agent (``who``) against those in the cell of its line, unless ``held`` is 0, and note it there under a
-    number; whether the same was there already."""
+    """Check an access of an agent (``who``) against those in the cell of its line, unless ``held`` is 0, and record it there under a
+    number; returns whether an equal access was already recorded."""
     strong = access.STRONG
     mask = access.MASK
     owner = cell.OWNER
@@ -241,9 +241,9 @@ def race_entry(
 def race_entries(
     context: Context, access: LineAccess, cell: Line, room: LineRoom, number: int, held: int
 ) -> int:
-    """As ``race_entry``, of a line that others have accessed too. Loads that come before a load of the same bytes are forgotten, and
-    stores before a store: whoever has a race with them has one with this access. Loads before a store are not, unless they come before
-    the last barrier of all warps: a store of the same value is a race with them alone."""
+    """As ``race_entry``, for a line that several agents have accessed. A load replaces loads of the same bytes that happened before,
+    and a store replaces such stores: a later access that races with them races with this one too. A store replaces loads only if they
+    come before the last barrier of all warps, because a store of the same value races with these loads but not with the store."""
     mask = access.MASK
     strong = access.STRONG
     stores = access.STORES
@@ -285,7 +285,7 @@ def race_entries(
             entry = LineEntry(room + LineRoom.MORE)
     if own:
         if stores == 0 and LineEntry(own).MASK & mask == mask:
-            # as where one warp has the line
+            # as where only one warp has accessed the line
             return 1
         return race_kept(access, LineEntry(own))
     if free == 0:
@@ -296,7 +296,7 @@ def race_entries(
 
 
 def race_stale(context: Context, access: LineAccess, room: LineRoom, entry: LineEntry) -> int:
-    """Report a read through a texture or surface of what was stored before, if it was."""
+    """Report a read through a texture or surface of bytes that were stored before, if any were."""
     overlap = entry.MASK & access.MASK
     if access.STORES or entry.WHO == 0 or overlap == 0:
         return 0
@@ -304,7 +304,7 @@ def race_stale(context: Context, access: LineAccess, room: LineRoom, entry: Line
 
 
 def race_precedes(context: Context, access: LineAccess, known: int) -> int:
-    """Whether what was noted under a number comes before what the warp does now."""
+    """Whether the access recorded under a number happened before the current access."""
     me = context.RACE_WARP
     if context.RACE_SEGMENTS == 0:
         return race_happened_before(me, known)
@@ -323,8 +323,8 @@ def race_precedes(context: Context, access: LineAccess, known: int) -> int:
 def race_of_warps(
     context: Context, access: LineAccess, known: int, room: LineRoom, entry: LineEntry, loaded: int, overlap: int
 ) -> int:  # fmt: skip
-    """Note an access and that of an entry, a load (``loaded`` 1) or a store, which nothing orders, if it is not one of two stores that
-    store the same; ``loaded`` ``UNFENCED``: they are ordered."""
+    """Report the race of an access with that of an entry, a load (``loaded`` 1) or a store, which nothing orders, unless both store
+    the same value; ``loaded`` ``UNFENCED``: the accesses are ordered."""
     number = access.NUMBER - context.RACE_FIRST
     other = number
     if context.RACE_SEGMENTS:

@@ -1,8 +1,8 @@
 """Runtime of generated code: words of global memory, where CTAs cannot wait for one another and form no clusters.
 
-While one CTA has a word, its last store and its last load are all that is kept of it (``Word``), and what other warps of the CTA do is
-held against these. A word that several CTAs access has a cell, see ``races.global_memory``. Most words are accessed by one warp
-alone: of the lanes of an instruction those are dealt with at once.
+While only one CTA has accessed a word, only its last store and its last load are recorded (``Word``), and accesses of other warps of
+the CTA are checked against these. A word that several CTAs access has a cell; see ``races.global_memory``. Most words are accessed by
+only one warp, and those of all lanes of an instruction are processed at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .warps import race_replayed, race_within
 
 
 def race_accessor(context: Context, cta: int, epoch: int) -> int:
-    """The number of who accesses memory now; 0: there is none left."""
+    """The number of the current accessor; 0: all numbers are in use."""
     number = context.RACE_ACCESSOR
     row = race_accessor_at(context, number)
     if number and row.CTA == cta and row.EPOCH == epoch:
@@ -50,7 +50,7 @@ def race_accessor_at(context: Context, number: int) -> Accessor:
 
 
 def race_accessor_of(content: int) -> int:
-    """The number of the accessor of a store or load of a word."""
+    """The number of the accessor in a ``STORED`` or ``LOADED`` field."""
     return content >> 32 & Word.NUMBERS
 
 
@@ -60,24 +60,24 @@ def race_word_at(context: Context, address: int) -> Word:
 
 
 def race_word_bytes(context: Context) -> int:
-    """The bytes of a word, a bit each."""
+    """A mask of the bytes of a word."""
     return (1 << (1 << context.RACE_UNIT)) - 1
 
 
 def race_word_cell(context: Context, stored: int) -> Line:
-    """The cell of a shared word."""
+    """The cell of a word that several CTAs access."""
     return Line(context.RACE_CELLS + (stored & 4294967295) * Line.CELL)
 
 
 def race_word_room(context: Context, stored: int) -> LineRoom:
-    """And its room."""
+    """The room of a word that several CTAs access."""
     return LineRoom(
         context.RACE_CELLS + Word.MOST_SHARED * Line.CELL + (stored & 4294967295) * LineRoom.BYTES
     )
 
 
 def race_lock(context: Context, word: Word) -> int:
-    """Lock a word, and those beside it, four in all, if several threads run CTAs; gives the word that is the lock."""
+    """Lock a word with those that share its lock, if several threads run CTAs; returns the word that has the lock."""
     lock = Word(word & (0 - Word.LOCKS))
     while context.RACE_LOCKED:
         stored = acquire64(lock + Word.STORED)
@@ -99,7 +99,8 @@ def race_unlock(context: Context, lock: Word) -> int:
 
 
 def race_word_alone(context: Context, access: LineAccess, word: Word, stored: int, loaded: int) -> int:
-    """Note an access of a word that one CTA has, or none, after holding it against those of other warps; gives the new ``STORED``."""
+    """Record an access of a word that at most one CTA has accessed, after checking it against those of other warps; returns the new
+    ``STORED``."""
     storer = race_accessor_of(stored)
     loader = race_accessor_of(loaded)
     me = access.ACCESSOR
@@ -135,14 +136,14 @@ def race_word_window(access: LineAccess) -> Window:
 
 
 def race_accessor_before(context: Context, access: LineAccess, number: int) -> int:
-    """Whether what an accessor of the same CTA did comes before what the warp does now."""
+    """Whether the accesses of an accessor of the same CTA happened before the current access."""
     if number == 0 or number == access.ACCESSOR or number < Race(access.RECORD).OLDEST:
         return 1
     return race_happened_before(context.RACE_WARP, race_accessor_at(context, number).EPOCH)
 
 
 def race_word_stores(context: Context, access: LineAccess, word: Word, stored: int, loaded: int) -> int:
-    """Note a store to a word that one CTA has; gives the new ``STORED``."""
+    """Record a store to a word that only one CTA has accessed; returns the new ``STORED``."""
     differs = 0
     if access.FLAGS & Race.IS_STRONG:
         differs = race_word_bytes(context)
@@ -165,7 +166,7 @@ def race_word_stores(context: Context, access: LineAccess, word: Word, stored: i
 
 
 def race_bytes_differ(bits: int) -> int:
-    """The bytes of a word, a bit each, some of whose bits are set."""
+    """A mask of the bytes of a word that are not zero."""
     return (
         (bits & 255 != 0)
         + (bits >> 8 & 255 != 0) * 2
@@ -175,8 +176,8 @@ def race_bytes_differ(bits: int) -> int:
 
 
 def race_comes_before(context: Context, access: LineAccess, storer: int) -> int:
-    """Whether a word is that of the CTA alone and, by the upper half of ``STORED`` or the number of who loaded it, what was done to it
-    comes before what the warp does now."""
+    """Whether only this CTA has accessed a word, and the access of an accessor to it (the upper half of ``STORED``, or the number of
+    the accessor that loaded it) happened before the current access."""
     if storer == access.BEFORE:
         return 1
     if storer != storer & Word.NUMBERS or race_accessor_at(context, storer).CTA != access.NUMBER:
@@ -192,8 +193,8 @@ def race_comes_before(context: Context, access: LineAccess, storer: int) -> int:
 
 
 def race_word_weaker(context: Context, access: LineAccess, content: int) -> int:
-    """Whether the last store or load of a word would not be forgotten for an access of the same kind, as one of the two is atomic,
-    say."""
+    """Whether the last store or load of a word must be kept beside an access of the same kind, because it is
+    atomic and the access is not, or because it is weaker."""
     if access.STRONG & 2 == 0 and access.STORES and content & Word.ATOMIC:
         return 1
     if access.STRONG == 0 or content == 0 or content < 0 or content & Word.NONE:
@@ -203,8 +204,8 @@ def race_word_weaker(context: Context, access: LineAccess, content: int) -> int:
 
 
 def race_word_shared(context: Context, access: LineAccess, stored: int, loaded: int) -> int:
-    """A word that one CTA has had gets a cell: another CTA accesses it, or the same one in another way. Gives the new ``STORED``; 0:
-    there is no cell left."""
+    """Move a word that only one CTA had accessed to a cell, for an access by another CTA or of another strength. Returns the new
+    ``STORED``; 0: all cells are in use."""
     number = add64(context.RACE_ACCESSORS + Accessors.CELLS, 1)
     if number >= Word.MOST_SHARED:
         return 0
@@ -234,7 +235,7 @@ def race_word_shared(context: Context, access: LineAccess, stored: int, loaded: 
 def race_word_pair(
     context: Context, one: LineEntry, other: LineEntry, stored: int, loaded: int, offset: int
 ) -> int:
-    """Put what is noted of the stores and of the loads of a word, ``offset`` bytes from the start of its line, in entries."""
+    """Copy the last store and the last load of a word, ``offset`` bytes from the start of its line, to two entries."""
     one.WHO = 0
     other.WHO = 0
     if stored and stored & Word.NONE == 0:
@@ -245,7 +246,7 @@ def race_word_pair(
 
 
 def race_word_entry(context: Context, entry: LineEntry, content: int, offset: int) -> int:
-    """As ``race_word_pair``, of one."""
+    """As ``race_word_pair``, for one of them."""
     accessor = race_accessor_at(context, race_accessor_of(content))
     info = content & Word.BEHIND
     entry.WHO = accessor.CTA
@@ -259,7 +260,7 @@ def race_word_entry(context: Context, entry: LineEntry, content: int, offset: in
 
 
 def race_word_replayed(context: Context, access: LineAccess, stored: int, loaded: int) -> int:
-    """Tell the window of the CTA what other warps did to a word that it has had alone."""
+    """Copy the recorded accesses of a word that only one CTA had accessed to the window of the CTA."""
     pair = LineEntry(context.SCRATCH + LineAccess.PLACE + LineAccess.PAIR)
     offset = access.START & (Line.BYTES - 1)
     race_word_pair(context, pair, LineEntry(pair + LineEntry.BYTES), stored, loaded, offset)

@@ -1,6 +1,6 @@
 """Records of the simulation of one SM (``jit.runtime.sm.core``), at host addresses.
 
-Times are in clocks; of servers that several requests share in 1/256 clock (``FRACTION``).
+Times are in clocks; those of units that several requests share are in 1/256 clock (``FRACTION``).
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ __all__ = [
     "Warp",
 ]
 
-#: binary digits of a clock in the times of servers
+#: fractional bits of a clock in the times of shared units
 FRACTION = 8
-#: groups of accesses that there is room for
+#: maximum number of groups of accesses
 GROUPS = 256
-#: the word that ends a stream, and what is not there
+#: the word that ends a stream, and the number of a pipe that is absent
 END = 0xFFFFFFFF
 NONE = 0xFFFF
-#: the most sub-partitions, pipes of each and instructions in the memory queue of each that there is room for
+#: maximum number of sub-partitions, of pipes of each, and of instructions in the memory queue of each
 SUB_CORES, _PIPES, MOST_QUEUED = 4, 16, 32
-#: of a time with what it is the time of: above the lower bits the cause, above that the time (40 bits); below the position of an
-#: instruction
+#: layout of a time with its cause: the time (40 bits) from bit AT_BIT on, the cause from bit CAUSE_BIT on, and below it the position
+#: of an instruction
 CAUSE_BIT, AT_BIT = 20, 24
-#: instructions that a warp remembers it issued, and words of 64 clocks for which a sub-partition remembers in which it issued
+#: number of issued instructions in the trail of a warp, and number of 64-clock words in the issue record of a sub-partition
 TRAIL, WINDOW = 64, 32
 
 
 class Cause:
-    """What a warp waits for before an instruction: a result of another one (``GROUP``: of copies, ``PRODUCT``: of products of a
-    warpgroup); a pipe, or room in the memory queue; register ports, or other warps, while it could issue; its own branch or fence
-    (``PAUSE``); the instruction itself (``FETCH``); or, held at an instruction, the other warps of the CTA, of the cluster or of the
-    warpgroup, or an mbarrier. ``UNKNOWN``: there was no room left to say."""
+    """What a warp waits for before it issues: the result of another instruction (``GROUP``: of copies, ``PRODUCT``: of ``wgmma``); a
+    pipe, or room in the memory queue; although it could issue, register ports, or other warps that issue; its own branch or fence
+    (``PAUSE``); the fetch of the instruction (``FETCH``); or, held at an instruction, the other warps of the CTA, of the cluster or
+    of the warpgroup, or an mbarrier. ``UNKNOWN``: there was no room to record the cause."""
 
     (
         RESULT,
@@ -77,16 +77,16 @@ class Cause:
 
 
 class Change:
-    """What is otherwise at an instruction in a launch that is simulated again, one bit each: its results are there a clock later;
-    what it loads again is in L1; its accesses have no more wavefronts, or no more lines, than their bytes need; its barrier
-    holds nobody."""
+    """What differs at an instruction when a launch is simulated again, one bit each: its results are ready after one clock; sectors
+    that it loads again are in L1; its accesses have no more wavefronts, or no more lines, than their bytes need; no warp waits at its
+    barrier."""
 
     HIDDEN, NEAR, NO_CONFLICTS, SIDE_BY_SIDE, NO_BARRIER = 1, 2, 4, 8, 16
 
 
 class Kind:
-    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it goes through the memory queue. ``MATRIX``: a
-    product of a warpgroup, ``TRANSFER``: a bulk or tensor copy; from ``INIT`` on, what an mbarrier is told and asked."""
+    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``,
+    ``TRANSFER``: a bulk or tensor copy; from ``INIT`` on, operations on mbarriers."""
 
     (
         PLAIN,
@@ -117,15 +117,14 @@ class Kind:
 
 
 class Op(Record):
-    """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
-    pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the
-    instruction before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of
-    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 where all sub-partitions share its pipe,
-    ``YIELDS`` where another warp is preferred next.
-    ``LINE``: that of its line of code, from 1 on, where a line or a block begins; 0 elsewhere, and where all code is there at
-    once. Counted are ``ISSUED``, how often it was issued,
-    ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``,
-    ``AGAIN``, sectors that a CTA had touched and L1 no longer has, and ``STALLS``, what its warps waited for."""
+    """A machine instruction. ``READS`` and ``WRITES``: how many of the register numbers at ``REGISTERS`` are read, and then written.
+    ``OTHER``: a second pipe that can execute it, or ``NONE``. ``PORTS``: the clocks in which it reads its registers, ``REUSED`` if
+    the previous instruction was of the same warp. ``PAUSE``: clocks before the next instruction of the warp. ``ARGUMENT``: of a
+    barrier or a wait; for an access, the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 if all sub-partitions share
+    its pipe, ``YIELDS`` if another warp is preferred next. ``LINE``: the number of its line of code, from 1 on, if a line or a block
+    begins with it; 0 elsewhere, and if fetches are not simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of
+    the shared memory unit; ``LINES`` that its accesses touched, from ``LANES``; ``AGAIN``, sectors that a CTA had touched and that
+    are no longer in L1; ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -153,8 +152,8 @@ class Op(Record):
 
 
 class Code(Record):
-    """A line of 128 bytes of code. ``HOLDS``: the instruction cache of the SM does, from ``READY`` on; ``USED``: the number of its
-    last use there. ``L15_HOLDS`` and ``L15_USED``: likewise in the next level."""
+    """A line of 128 bytes of code. ``HOLDS``: whether the instruction cache of the SM has it, from ``READY`` on; ``USED``: the number
+    of its last use there. ``L15_HOLDS`` and ``L15_USED``: the same for the next level."""
 
     READY = U64(0)
     USED = U64(8)
@@ -165,9 +164,10 @@ class Code(Record):
 
 
 class Event(Record):
-    """What happened in a window of clocks. ``WHAT``: 0 a warp of ``PART`` issued the instruction at the position ``OP``, 1 it was held
-    at it, 2 a unit worked for it: ``PART`` 0 that of all memory instructions, 1 L2, 2 DRAM. ``WARP``: its number on the SM.
-    From ``SINCE`` a warp waited, until ``AT`` for the reason ``WHY`` (``Stall``), until ``NOW`` for another; a unit worked."""
+    """An event in the window of clocks. ``WHAT``: 0 a warp of sub-partition ``PART`` issued the instruction at the position ``OP``, 1
+    a warp was held at it, 2 a unit worked for it: ``PART`` 0 the shared memory unit, 1 L2, 2 DRAM. ``WARP``: the number of the warp
+    on the SM. A warp waited from ``SINCE`` until ``AT`` for the cause ``WHY`` (``Stall``), then until ``NOW`` for another cause; a
+    unit worked from ``SINCE`` until ``NOW``."""
 
     WHAT = U64(0)
     PART = U64(8)
@@ -181,8 +181,8 @@ class Event(Record):
 
 
 class Stall(Record):
-    """Clocks that warps waited at the instruction ``AT`` for the same, ``TIMES`` often. ``WHY``: the cause, and below ``CAUSE_BIT``
-    the position of the instruction that they waited for. ``NEXT``: of the same instruction."""
+    """Clocks that warps waited at the instruction ``AT`` for one cause, ``TIMES`` times. ``WHY``: the cause, and below ``CAUSE_BIT``
+    the position of the instruction that they waited for. ``NEXT``: the next stall of the same instruction."""
 
     WHY = U64(0)
     CLOCKS = U64(8)
@@ -193,7 +193,7 @@ class Stall(Record):
 
 
 class Block(Record):
-    """``OPS``: of its first instruction; ``ENDS``: behind its last."""
+    """A basic block: the addresses of its first instruction (``OPS``), and after its last (``ENDS``)."""
 
     OPS: Pointer[Op] = Pointer(0)
     ENDS = U64(8)
@@ -201,9 +201,9 @@ class Block(Record):
 
 
 class Line(Record):
-    """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: sectors in L1, those to be written back, and those
-    that the CTA has touched; ``DRAM``: 1 if they come from DRAM then, 2 if L2 has just asked DRAM for them. ``OPEN``: of the first
-    line of each row of DRAM until when that row counts as open."""
+    """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: the sectors that are in L1, that must be written
+    back, and that the CTA has touched; ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM.
+    ``OPEN``: in the first line of each row of DRAM, until when the row is open."""
 
     VALID = U8(0)
     DIRTY = U8(1)
@@ -218,8 +218,8 @@ class Line(Record):
 
 class Copy(Record):
     """A kind of bulk or tensor copies: ``BYTES_MOVED`` in shared memory; ``SECTORS`` and ``REQUESTS`` of global memory; ``WAY``: 0 to
-    shared memory, 1 from it, 2 reduction, 3 to L2, 4 to shared memory of another CTA. ``SHARE`` / 2¹⁶ of the sectors come from DRAM,
-    ``SUM``: what is left over of them. ``IN_STEP``: 1 where CTAs that run at once copy the same."""
+    shared memory, 1 from it, 2 reduction, 3 prefetch to L2, 4 to shared memory of another CTA. ``SHARE`` / 2¹⁶ of the sectors come
+    from DRAM, ``SUM``: the remainder of previous copies. ``IN_STEP``: 1 if concurrent CTAs copy the same data."""
 
     BYTES_MOVED = U64(0)
     SECTORS = U64(8)
@@ -227,7 +227,7 @@ class Copy(Record):
     WAY = U64(24)
     SHARE = U64(32)
     SUM = U64(40)
-    #: where the tensor map, or the copied bytes, are: set as streams are made
+    #: address of the tensor map or of the copied bytes; set while streams are made
     KEY = U64(48)
     FORM = U64(56)
     IN_STEP = U64(64)
@@ -235,10 +235,10 @@ class Copy(Record):
 
 
 class Mbarrier(Record):
-    """``COUNT`` arrivals of each phase, of which ``PENDING`` are left, with ``EXPECTED`` bytes; ``READY``: when the last of
-    those so far was there. ``PHASE``: its number; ``DONE``: when the last even and the last odd phase were complete.
-    ``TOKENS``: by warp the parity of the phase that it arrived in last. ``BY``: the position of the instruction that made ``READY``
-    what it is, ``DONE_BY`` that of ``DONE``."""
+    """An mbarrier: ``COUNT`` arrivals per phase, of which ``PENDING`` are left, with ``EXPECTED`` bytes; ``READY``: the time of the
+    latest signal of the phase. ``PHASE``: its number; ``DONE``: when the last even and the last odd phase completed. ``TOKENS``: by
+    warp, the parity of the phase of its last arrival. ``BY``: the position of the instruction that determined ``READY``, ``DONE_BY``
+    of that which determined ``DONE``."""
 
     COUNT = U64(0)
     PENDING = U64(8)
@@ -253,15 +253,16 @@ class Mbarrier(Record):
 
 
 class Warp(Record):
-    """``STATE``: 0 not there, 1 runs, 2 to 17 waits at a barrier, 40 at that of the cluster, 48 to 55 for the others of a warpgroup,
-    from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the mbarrier whose phase is not complete. ``NUMBER``:
-    of the warp in its CTA. ``PRODUCTS``: when those of each group are complete, ``PRODUCED`` many of them. ``CLUSTER``:
-    arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not before; ``SINCE``:
-    until when its clocks are accounted for. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when its copies
-    of each group and of all before it are complete, ``COMMITTED`` many of them; ``COPIED``: all so far; positions of instructions that
-    these come from are in ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``. ``READY``: by number of a register when it is, with
-    the position of the instruction that writes it. ``ISSUES``: the last ``TRAIL`` of its ``STEPS`` instructions: when, and the
-    position of what it had waited for, its own where that was no result. ``LINE``: of code, where it is."""
+    """A warp. ``STATE``: 0 absent, 1 runs, 2 to 17 waits at a barrier, 40 at the barrier of the cluster, 48 to 55 for its warpgroup,
+    from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the number of the mbarrier whose phase is not complete.
+    ``NUMBER``: the index of the warp in its CTA. ``PRODUCTS``: when each group of ``wgmma`` completes, ``PRODUCED`` in all.
+    ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not earlier;
+    ``SINCE``: until when its clocks are attributed. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when each
+    group of copies and all before it complete, ``COMMITTED`` in all; ``COPIED``: when all copies so far complete; ``GROUP_BY``,
+    ``COPIED_BY`` and ``PRODUCT_BY``: the positions of the instructions that determine these times. ``READY``: by register number,
+    when it is ready, with the position of the instruction that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS``
+    instructions: when each issued, and the position of the instruction that it waited for, or its own if it waited for no result.
+    ``LINE``: its line of code."""
 
     STATE = U64(0)
     AT = U64(8)
@@ -293,8 +294,8 @@ class Warp(Record):
 
 
 class Program(Record):
-    """What the CTAs of a class execute: the ``STREAMS`` of their warps (addresses), how many ``LINES`` they touch, and the group of
-    each (bytes at ``GROUPS``); at ``ROWS`` the number of the first line that lies in the same row of DRAM (32 bits each)."""
+    """What the CTAs of a class execute: the addresses of the ``STREAMS`` of their warps, how many ``LINES`` they touch, and the group
+    of each (bytes at ``GROUPS``); at ``ROWS`` the number of the first line in the same row of DRAM (32 bits each)."""
 
     STREAMS = U64(0)
     LINES = U64(8)
@@ -304,11 +305,11 @@ class Program(Record):
 
 
 class Slot(Record):
-    """Room for a CTA, started at ``SINCE``, the one before it at ``BEFORE``: the first ones start in step with those of other SMs.
-    ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers. ``MBARRIERS``:
-    its first. ``WARPGROUPS``: warps of each of 8 that are ready for a product. Of the cluster, in the slot of its first CTA:
-    warps that have ``GATHERED`` at its barrier, its ``PHASE``, and since when;
-    the position at which the ``LAST`` arrived."""
+    """Room for a CTA, started at ``SINCE``; the previous CTA in the slot started at ``BEFORE``. The first CTAs start in step with
+    those of other SMs. ``LIVE``: its warps that have not ended; ``LINES``: the address of its first line; ``ARRIVED``: arrivals at
+    each of 16 barriers. ``MBARRIERS``: the address of its first mbarrier. ``WARPGROUPS``: for each of 8 warpgroups, the warps that
+    are ready for ``wgmma``. For the cluster, in the slot of its first CTA: arrivals at its barrier (``GATHERED``), the ``PHASE`` of
+    the barrier and its start, and the position of the instruction that arrived ``LAST``."""
 
     LIVE = U64(0)
     LINES = U64(8)
@@ -327,7 +328,7 @@ class Slot(Record):
 
 
 class Sm(Record):
-    """One SM, and the numbers of its machine. The CTAs of a cluster run on ``GROUP`` SMs, of which the first is at ``PEERS``."""
+    """One SM, and the parameters of its machine. The CTAs of a cluster run on ``GROUP`` SMs, of which the first is at ``PEERS``."""
 
     CTAS = U64(0)
     RESIDENT = U64(8)
@@ -357,7 +358,7 @@ class Sm(Record):
     L1_LINES = U64(208)
     SHARES = U64(216)
     SUMS = U64(224)
-    # as it runs
+    # state of the simulation
     STARTED = U64(232)
     LAST_START = U64(240)
     LSU = U64(248)
@@ -383,7 +384,8 @@ class Sm(Record):
     PIPES = Array64(552)
     QUEUES = Array64(552 + 8 * SUB_CORES * _PIPES)
     _STEADY = 552 + 8 * SUB_CORES * _PIPES + 8 * SUB_CORES * MOST_QUEUED
-    # of waves: when one ended, how long it took and how far data were behind; since when, and how many, were alike; CTAs left out
+    # waves: when the last one ended, how long it took and the backlog of memory; since when, and how many, took the same time;
+    # number of CTAs that were not simulated, and their clocks
     WAVE_ENDED = U64(_STEADY)
     WAVE_TOOK = U64(_STEADY + 8)
     WAVE_BEHIND = U64(_STEADY + 16)
@@ -400,72 +402,72 @@ class Sm(Record):
     LATENCY_TMA_DRAM = U64(_STEADY + 104)
     LATENCY_CLUSTER = U64(_STEADY + 112)
     REQUEST_CLOCKS = U64(_STEADY + 120)
-    # when the unit of copies, and the reader of operands in shared memory (in 1/256 clock), are free
+    # when the unit of copies (TMA), and the unit that reads operands from shared memory (in 1/256 clock), are free
     TMA = U64(_STEADY + 128)
     OPERANDS = U64(_STEADY + 136)
-    # clocks (1/256) of the path to shared memory for operands and copies
+    # clocks (1/256) in which operands and copies use the path to shared memory
     COPIED = U64(_STEADY + 144)
-    # the first instruction; where the next stall goes, of all SMs of a cluster in the first, and the last that there is room for;
-    # 1 where warps remember what they issued; why the result of the test of an mbarrier is late
+    # address of the first instruction; of the next free stall, for all SMs of a cluster in the first one, and of the last one; 1 if
+    # warps keep trails; the cause of a late result of an mbarrier test
     OPS = U64(_STEADY + 152)
     STALL = U64(_STEADY + 160)
     LAST_STALL = U64(_STEADY + 168)
     TRAILS = U64(_STEADY + 176)
     LATE_BY = U64(_STEADY + 184)
-    # where the next event goes, how many there is still room for, and the window of clocks
+    # address of the next event, how many more there is room for, and the window of clocks
     EVENT: Pointer[Event] = Pointer(_STEADY + 200)
     EVENTS_LEFT = U64(_STEADY + 208)
     WINDOW_FROM = U64(_STEADY + 216)
     WINDOW_TO = U64(_STEADY + 224)
-    # clocks of warps between the start of their CTA and their end
+    # sum over warps of the clocks from the start of their CTA to their end
     RESIDED = U64(_STEADY + 192)
-    # bits of the clocks in which a sub-partition issued, and the number of its last word
+    # the last word, and bits of the clocks in which each sub-partition issued
     MARKED = Array64(_STEADY + 232)
     MARKS = Array64(_STEADY + 232 + 8 * SUB_CORES)
-    # of 256: how far reads and writes of DRAM are mixed
+    # degree of mixing of reads and writes in DRAM, 0 to 256
     MIXED = U64(_STEADY + 232 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
-    # by CTA: the instructions that the SM had issued when it ended
+    # by CTA: the instructions that the SM had issued when the CTA ended
     PROGRESS = U64(_STEADY + 240 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
-    # waves that must take equally long for the next ones to be left out, and what part of a wave they may differ by (1 / n)
+    # number of waves of the same time after which the rest are not simulated, and the tolerance: 1 / n of a wave
     ALIKE = U64(_STEADY + 248 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
     ALIKE_PART = U64(_STEADY + 256 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
     _CODE = _STEADY + 264 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
-    # lines of code (the first is none), and how many there are
+    # lines of code (number 0 is unused), and their number
     CODE = U64(_CODE)
     CODE_LINES = U64(_CODE + 8)
-    # of the instruction cache and of the next level: numbers of lines, set by set
+    # the instruction cache and the next level: sets, ways, and line numbers by set
     SETS = U64(_CODE + 16)
     WAYS = U64(_CODE + 24)
     CELLS = U64(_CODE + 32)
     L15_SETS = U64(_CODE + 40)
     L15_WAYS = U64(_CODE + 48)
     L15_CELLS = U64(_CODE + 56)
-    # lines that are fetched ahead; clocks (1/256) of a line from the next level and from L2, the latency of the former
+    # lines to prefetch; clocks (1/256) per line from the next level and from L2, and the latency of the next level
     AHEAD = U64(_CODE + 64)
     L15_COST = U64(_CODE + 72)
     CODE_COST = U64(_CODE + 80)
     LATENCY_L15 = U64(_CODE + 88)
-    # uses of lines; when the way of code into the SM is free, and for how long it was not (1/256)
+    # uses of lines; when the path of code into the SM is free, and for how long it was busy (1/256)
     USES = U64(_CODE + 96)
     FETCHED = U64(_CODE + 104)
     FETCHING = U64(_CODE + 112)
-    # rows of DRAM: when the next one can be opened, clocks (1/256) of one and of all so far, and how long one stays open
+    # rows of DRAM: when the next one can be opened, clocks (1/256) to open one, and of all so far, and how long one stays open
     ROWS = U64(_CODE + 120)
     ROW_COST = U64(_CODE + 128)
     ROW_BUSY = U64(_CODE + 136)
     ROW_OPEN = U64(_CODE + 144)
-    # by number of a pipe that all sub-partitions share: when it is free
+    # by number of a shared pipe: when it is free
     COMMON = Array64(_CODE + 152)
-    # of sub-partitions: 1 where the last instruction yields
+    # by sub-partition: 1 if the last instruction yields
     YIELDED = Array64(_CODE + 152 + 8 * _PIPES)
     BYTES = _CODE + 152 + 8 * _PIPES + 8 * SUB_CORES
 
 
 class Stream(Record):
-    """What a warp recorded, and what becomes of it. ``WORDS`` of 32 bits from ``AT`` to ``ENDS``; ``BLOCKS``: by number of the block
-    where its sites begin in ``SITES`` and end; ``TABLE``: lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes; ``SECTORS``: by
-    number of the line those of it that are touched.
-    ``MBARRIERS``: their words of shared memory, ``COPIES``: kinds of copies (``Copy``), as met so far in all streams."""
+    """What a warp recorded, and its translation. ``COUNT`` words of 32 bits from ``WORDS`` on; ``FIRST_SITE``: by number of a block,
+    the first of its sites in ``SITES``; ``OUT``: the stream; ``TABLE``: the ``UNIQUE`` lines that the CTA touches, ``MASK`` + 1 cells
+    of 16 bytes; ``SECTORS``: by number of a line, its touched sectors. ``MBARRIERS``: the words of shared memory that are mbarriers,
+    ``COPIES``: kinds of copies (``Copy``), in the order of their first use in all streams."""
 
     WORDS = U64(0)
     COUNT = U64(8)

@@ -1,5 +1,4 @@
-"""What goes on beside the warps of the SM that ``sm.core`` simulates: products of warpgroups, bulk and tensor copies, and the
-barrier of a cluster.
+"""Asynchronous operations of the SM that ``sm.core`` simulates: ``wgmma``, bulk and tensor copies, and the barrier of a cluster.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -15,7 +14,7 @@ from .stalls import sm_held, sm_position
 
 
 def sm_together(sm: Sm, warp: Warp, now: int) -> int:
-    """The four warps of a warpgroup begin a product together."""
+    """A warp arrives where the four warps of a warpgroup start ``wgmma`` together; the last one resumes all four."""
     slot = Slot(warp.SLOT)
     group = warp.NUMBER // 4
     slot.WARPGROUPS[group] += 1
@@ -29,8 +28,8 @@ def sm_together(sm: Sm, warp: Warp, now: int) -> int:
 
 
 def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
-    """A product of a warpgroup, the part of one warp: until when it occupies the tensor cores of its sub-partition. They read their
-    operands from shared memory, ``ARGUMENT`` / 2 bytes, while they work."""
+    """One warp's part of a ``wgmma``: returns the time until which it occupies the tensor cores of its sub-partition. Meanwhile they
+    read ``ARGUMENT`` / 2 bytes of operands from shared memory."""
     start = sm.OPERANDS
     if start < now << FRACTION:
         start = now << FRACTION
@@ -49,8 +48,8 @@ def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_received(sm: Sm, slot: Slot, copy: Copy, start: int, far: int, count: int) -> int:
-    """How late what an SM receives is, that ``count`` SMs receive: each has its part of the reads of L2 and DRAM, and all of it comes
-    through its port. SMs that copy the same wait for the same, and stay in step: none leads others."""
+    """The queueing delay of a copy that ``count`` SMs receive: each issues its part of the reads of L2 and DRAM, and all of the data
+    pass through each SM's port. SMs that copy the same data wait for the same reads and stay in step, so none leads the others."""
     sm_lead(sm, slot, start)
     if copy.IN_STEP:
         sm.LEAD = 0
@@ -71,7 +70,7 @@ def sm_received(sm: Sm, slot: Slot, copy: Copy, start: int, far: int, count: int
 
 
 def sm_arrived(sm: Sm, warp: Warp, copy: Copy, place: int, start: int, far: int) -> int:
-    """A copy to shared memory of one CTA or several: tell their mbarriers when it is there."""
+    """A copy to shared memory of one or several CTAs: signal their mbarriers at the time of arrival."""
     word = load32(place)
     mask = load32(place + 4)
     number = word >> 8 & 255
@@ -122,7 +121,8 @@ def sm_passed(sm: Sm, warp: Warp, copy: Copy, word: int, start: int) -> int:
 
 
 def sm_transfer(sm: Sm, warp: Warp, now: int) -> int:
-    """A bulk or tensor copy: a word (its kind, the mbarrier · 2⁸, the CTA · 2¹⁶) and the CTAs that it goes to."""
+    """A bulk or tensor copy. The stream has a word (its kind, the mbarrier · 2⁸, the CTA · 2¹⁶) and the mask of the CTAs that receive
+    it."""
     place = warp.PLACE
     word = load32(place)
     warp.PLACE = place + 8
@@ -156,7 +156,7 @@ def sm_transfer(sm: Sm, warp: Warp, now: int) -> int:
 
 
 def sm_gathered(sm: Sm, slot: Slot, now: int) -> int:
-    """Let the cluster go on if all warps that are left have arrived at its barrier."""
+    """Complete the barrier of the cluster and resume its warps, if all live warps have arrived."""
     first = Sm(sm.PEERS)
     offset = slot - sm.SLOT
     all_of = Slot(first.SLOT + offset)

@@ -1,4 +1,4 @@
-"""Which warp of the SM that ``sm.core`` simulates issues next.
+"""The warp scheduler of the SM that ``sm.core`` simulates.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -10,7 +10,7 @@ from ..intrinsics import load64
 
 
 def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
-    """When a pipe that an instruction may go through is free."""
+    """When a pipe that can execute an instruction is free."""
     pipes = sm + Sm.PIPES + part * 128
     free = load64(pipes + 8 * op.PIPE)
     if op.OTHER != NONE:
@@ -21,14 +21,14 @@ def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
 
 
 def sm_queue_free(sm: Sm, part: int, op: Op) -> int:
-    """When the memory queue of a sub-partition has room for an instruction; 0 for one that does not go through it."""
+    """When the memory queue of a sub-partition has room for an instruction; 0 for an instruction that does not use it."""
     if op.KIND >= Kind.SHARED and sm.PUSHED[part] >= sm.QUEUE:
         return sm.QUEUES[part * MOST_QUEUED + sm.PUSHED[part] % sm.QUEUE]
     return 0
 
 
 def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
-    """When a warp could issue, as far as its operands, its pipe and the memory queue decide."""
+    """When a warp can issue, limited by its operands, its pipe and the memory queue."""
     op = warp.OP
     at = warp.AT
     free = sm_pipe_free(sm, part, op)
@@ -41,8 +41,8 @@ def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
 
 
 def sm_choose(sm: Sm, part: int) -> int:
-    """Which warp of a sub-partition issues next, and when: the last one while it can, unless its instruction yields, else the
-    youngest."""
+    """Choose the warp of a sub-partition that issues next, and when: the last one while it can, unless its instruction yields;
+    otherwise the one that can issue first, and the youngest of several."""
     slot = sm.FREE[part]
     last = Warp(sm.LAST[part])
     yielded = sm.YIELDED[part]
@@ -78,7 +78,7 @@ def sm_choose(sm: Sm, part: int) -> int:
 
 
 def sm_again(sm: Sm) -> int:
-    """Warps of an SM can go on: let it choose again."""
+    """Warps of an SM have resumed: choose again in each sub-partition."""
     part = 0
     while part < sm.PARTS:
         sm_choose(sm, part)

@@ -1,9 +1,9 @@
-"""What a warp recorded of mbarriers and copies (``sass.run.asynchronous``), as ``sm.core`` reads it.
+"""Translates what a warp recorded of mbarriers and copies (``sass.run.asynchronous``) into the stream that ``sm.core`` reads.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. For mbarriers the stream has how many are named, and of
-each a word (its number, the CTA · 2⁸, lanes · 2¹⁶) and the value; for a copy a word (its kind, the mbarrier · 2⁸, the CTA ·
-2¹⁶) and the CTAs that it goes to, two times ``END`` where none was made. Mbarriers and kinds of copies are numbered as they
-are first met.
+Written in the subset of ``compile_python`` and compiled, never run as Python. For mbarriers, the stream has a count, then for each
+mbarrier a word (its number, the CTA · 2⁸, lanes · 2¹⁶) and the value. For a copy, it has a word (its kind, the mbarrier · 2⁸, the CTA
+· 2¹⁶) and the mask of the CTAs that receive it, or ``END`` twice if no copy was issued. Mbarriers and kinds of copies are numbered in
+the order of their first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..intrinsics import load8, load32, store32
 
 
 def sm_mbarrier(s: Stream, word: int) -> int:
-    """The number of an mbarrier, by its word of shared memory; 255 for all that are too many."""
+    """The number of an mbarrier, by the index of its word in shared memory; 255 if there are too many."""
     number = 0
     while number < s.MBARRIER_COUNT:
         if load32(s.MBARRIERS + 4 * number) == word:
@@ -26,7 +26,7 @@ def sm_mbarrier(s: Stream, word: int) -> int:
 
 
 def sm_signals(s: Stream, words: int, out: int) -> int:
-    """A signal or test: where the stream goes on. Lanes that say the same to one mbarrier are one."""
+    """Append a signal or test of mbarriers, and return the end of the stream. Lanes with the same mbarrier and value are combined."""
     count = 0
     lane = 0
     while lane < 32:
@@ -51,7 +51,7 @@ def sm_signals(s: Stream, words: int, out: int) -> int:
 
 
 def sm_copy_kind(s: Stream, key: int, form: int) -> int:
-    """The number of a kind of copies."""
+    """The number of a kind of copies; 255 if there are too many."""
     number = 0
     while number < s.COPY_COUNT:
         copy = Copy(s.COPIES + number * Copy.BYTES)
@@ -67,8 +67,8 @@ def sm_copy_kind(s: Stream, key: int, form: int) -> int:
 
 
 def sm_copy(s: Stream, words: int, site: int, out: int) -> int:
-    """A copy: where the stream goes on. Of a site: the number of its group of copies, 1 for copies of bytes, whose number stands for
-    what they copy."""
+    """Append a copy, and return the end of the stream. The site has the number of its group of copies, and 1 for copies of bytes, for
+    which this number is the key."""
     bulk = load8(site + 3)
     named = load32(words + 8)
     low = load32(words + 12)
@@ -94,8 +94,8 @@ def sm_copy(s: Stream, words: int, site: int, out: int) -> int:
 
 
 def sm_copied(s: Stream) -> int:
-    """Of what a warp recorded the copies alone, each as seven words at ``OUT``: the number of its kind, the address of bytes
-    (two words) or coordinates. Gives where they end."""
+    """Write only the copies that a warp recorded to ``OUT``: the number of the kind, then seven words with the address (two words) or
+    the coordinates. Returns the end."""
     at = s.WORDS
     ends = at + 4 * s.COUNT
     out = s.OUT

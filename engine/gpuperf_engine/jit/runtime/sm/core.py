@@ -1,8 +1,8 @@
-"""One SM, clock by clock where something happens: warps issue machine instructions, which wait for one another, for pipes and memory.
+"""The simulation of one SM: warps issue machine instructions, which wait for one another, for pipes and for memory.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. Nothing is guessed at run time: all numbers are in the
-records of ``jit.ir.sm_records``. Whenever an instruction is issued, the time at which its result is there is worked out at once, from
-the times at which the servers on its way are free; so the SM steps from issue to issue, whatever lies between.
+Written in the subset of ``compile_python`` and compiled, never run as Python. All numbers of the machine are in the records of
+``jit.ir.sm_records``. The time at which the result of an instruction is ready is computed when it issues, from the times at which the
+units on its path are free. So the simulation advances from issue to issue and skips the clocks in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step,
 
 
 def sm_start(sm: Sm, slot: Slot, at: int) -> int:
-    """The next CTA in a slot."""
+    """Start the next CTA in a slot."""
     number = sm.STARTED
     if number >= sm.CTAS:
         return 0
@@ -68,7 +68,7 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
         warp.AGE = number * 64 + count
         warp.PLACE = load64(program.STREAMS + 8 * count)
         warp.SINCE = at
-        # what is fetched until the first instruction issues is in the turnaround
+        # the turnaround includes the code fetch before the first instruction
         first = load32(warp.PLACE)
         if first != END:
             warp.LINE = Op(load64(sm.BLOCK + first * 16)).LINE
@@ -80,8 +80,8 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
 
 
 def sm_wave(sm: Sm, now: int) -> int:
-    """As many CTAs as the SM holds have ended: once some waves in a row have taken equally long, and no data are further behind
-    than before, whole waves are left out."""
+    """A wave of CTAs has ended. Once enough consecutive waves have taken the same time, and the backlog of memory has not grown, the
+    remaining whole waves are not simulated."""
     took = now - sm.WAVE_ENDED
     sm.WAVE_ENDED = now
     behind = sm.PORT
@@ -117,7 +117,7 @@ def sm_wave(sm: Sm, now: int) -> int:
 
 
 def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
-    """A warp has nothing left to do."""
+    """A warp has executed its last instruction."""
     warp.STATE = 0
     slot = Slot(warp.SLOT)
     slot.LIVE -= 1
@@ -147,7 +147,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
 
 
 def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
-    """A CTA has ended: once all of its cluster have, those of the next one start."""
+    """A CTA has ended: once all CTAs of its cluster have, start those of the next one."""
     first = Sm(sm.PEERS)
     offset = slot - sm.SLOT
     rank = 0
@@ -169,7 +169,7 @@ def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
 
 
 def sm_next(sm: Sm, warp: Warp, at: int) -> int:
-    """Let a warp come to its next instruction, no earlier than at some time (and why not). 0 at its end."""
+    """Advance a warp to its next instruction; ``at``: the earliest time, with its cause. Returns 0 after the last instruction."""
     op = warp.OP
     if op == warp.ENDS:
         number = load32(warp.PLACE)
@@ -221,7 +221,7 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
 
 
 def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
-    """Let the warps of a CTA go on that wait at a barrier, of which this one came last."""
+    """Resume the warps of a CTA that wait at a barrier; ``last`` arrived last."""
     slot.ARRIVED[barrier] = 0
     index = (slot - sm.SLOT) // Slot.BYTES
     until = now + sm.LATENCY_BARRIER
@@ -252,7 +252,7 @@ def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
 
 
 def sm_busy(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
-    """A sub-partition issues nothing else until the registers of an instruction are read."""
+    """A sub-partition cannot issue until the registers of an instruction are read."""
     ports = op.PORTS
     if sm.LAST[part] == warp:
         ports = op.REUSED
@@ -265,7 +265,7 @@ def sm_busy(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_noted(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
-    """Count an instruction, and note what its warp waited for."""
+    """Count an instruction, and record what its warp waited for."""
     sm.ISSUED += 1
     op.ISSUED += 1
     if warp.SINCE < now:
@@ -280,7 +280,7 @@ def sm_noted(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_pipe(sm: Sm, part: int, op: Op) -> int:
-    """Where it is noted until when the pipe of an instruction is busy; of two that it can use, that which is free first."""
+    """The address of the time until which an instruction's pipe is busy; of two possible pipes, of the one that is free first."""
     pipes = sm + Sm.PIPES + part * 128
     pipe = pipes + 8 * op.PIPE
     if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
@@ -289,7 +289,7 @@ def sm_pipe(sm: Sm, part: int, op: Op) -> int:
 
 
 def sm_common(sm: Sm, op: Op, now: int) -> int:
-    """When a unit that all sub-partitions share begins with an instruction."""
+    """When a unit that all sub-partitions share starts an instruction."""
     start = sm.COMMON[op.PIPE]
     if start < now:
         start = now
@@ -298,7 +298,7 @@ def sm_common(sm: Sm, op: Op, now: int) -> int:
 
 
 def sm_committed(warp: Warp) -> int:
-    """The copies of a warp so far become a group."""
+    """Commit the copies of a warp since the last group as a group."""
     number = warp.COMMITTED % 8
     warp.GROUPS[number] = warp.COPIED
     warp.GROUP_BY[number] = Cause.GROUP << CAUSE_BIT | warp.COPIED_BY
@@ -307,7 +307,7 @@ def sm_committed(warp: Warp) -> int:
 
 
 def sm_written(warp: Warp, op: Op, ready: int) -> int:
-    """Note when, and by what, the registers are there that an instruction writes."""
+    """Record when the registers that an instruction writes are ready, and the instruction they wait for."""
     registers = op.REGISTERS + 2 * op.READS
     ends = registers + 2 * op.WRITES
     target = warp + Warp.READY
@@ -318,7 +318,7 @@ def sm_written(warp: Warp, op: Op, ready: int) -> int:
 
 
 def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
-    """A warp comes to a barrier, and waits for the others unless it only arrives."""
+    """A warp arrives at a barrier, and waits there unless the instruction only arrives."""
     slot = Slot(warp.SLOT)
     barrier = op.ARGUMENT & 15
     expected = op.ARGUMENT >> 4
@@ -333,7 +333,7 @@ def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
-    """What an instruction has to do with other warps: it waits for them, or lets them go on."""
+    """Effects of an instruction on other warps: its warp waits for them, or resumes them."""
     warp.HELD = op
     if op.CHANGE & Change.NO_BARRIER:
         return 0
@@ -351,7 +351,7 @@ def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_issue(sm: Sm, part: int) -> int:
-    """Issue what was chosen for a sub-partition."""
+    """Issue the instruction of the warp chosen for a sub-partition."""
     now = sm.NEXT_AT[part]
     warp = Warp(sm.NEXT[part])
     op = warp.OP
@@ -376,7 +376,7 @@ def sm_issue(sm: Sm, part: int) -> int:
     elif kind == Kind.COMMIT:
         sm_committed(warp)
     elif op.COMMON:
-        # each sub-partition holds one instruction that waits for the unit, which takes them in turn
+        # each sub-partition holds one instruction that waits for the shared unit, which serves the sub-partitions in turn
         until = sm_common(sm, op, now)
         ready = until + op.LATENCY
     store64(pipe, until)
@@ -387,7 +387,7 @@ def sm_issue(sm: Sm, part: int) -> int:
     more = sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op))
     if kind != Kind.PLAIN:
         sm_others(sm, warp, op, now)
-    # after the others: the next CTA may start in its place
+    # after ``sm_others``, because the next CTA may start in the same slot
     if more == 0:
         sm_ended(sm, warp, now + 1)
     sm_choose(sm, part)
@@ -395,7 +395,7 @@ def sm_issue(sm: Sm, part: int) -> int:
 
 
 def sm_run(sm: Sm) -> int:
-    """All CTAs of the SMs of a cluster, of which this is the first; 1 if all have ended."""
+    """Run all CTAs of the SMs of a cluster, of which ``sm`` is the first; returns 1 if all have ended."""
     ends = sm + sm.GROUP * Sm.BYTES
     count = 0
     while count < sm.RESIDENT:

@@ -1,4 +1,4 @@
-"""Code of the SM that ``sm.core`` simulates, on its way to the warps: the instruction cache of the SM and the level behind it.
+"""Instruction fetch of the SM that ``sm.core`` simulates: the instruction cache of the SM and the level behind it.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -11,8 +11,8 @@ from .stalls import sm_position
 
 
 def sm_cell(sm: Sm, cells: int, ways: int, used: int) -> int:
-    """Where a line goes in its set, in place of the one that was used the longest ago; that is told that it is no longer held.
-    ``used``: where the number of the last use lies in ``Code``."""
+    """The cell of a set for a new line: a free one, or that of the least recently used line, which is evicted. ``used``: the offset
+    in ``Code`` of the number of the last use."""
     oldest = cells
     least = 1 << 60
     at = cells
@@ -34,7 +34,7 @@ def sm_cell(sm: Sm, cells: int, ways: int, used: int) -> int:
 
 
 def sm_hold(sm: Sm, line: int) -> int:
-    """Keep a line of code in the instruction cache of the SM."""
+    """Insert a line of code into the instruction cache of the SM."""
     cell = sm_cell(sm, sm.CELLS + 8 * sm.WAYS * (line % sm.SETS), sm.WAYS, Code.USED)
     store64(cell, line)
     code = Code(sm.CODE + line * Code.BYTES)
@@ -44,8 +44,8 @@ def sm_hold(sm: Sm, line: int) -> int:
 
 
 def sm_bring(sm: Sm, line: int, now: int) -> int:
-    """Bring a line of code to the instruction cache of the SM. Lines come one after the other, in the time that the level takes for
-    each, and none before its latency."""
+    """Fetch a line of code into the instruction cache of the SM. Lines arrive one after the other, at the throughput of the level
+    that has them, and none before its latency."""
     code = Code(sm.CODE + line * Code.BYTES)
     start = sm.FETCHED
     if start < now << FRACTION:
@@ -73,7 +73,7 @@ def sm_bring(sm: Sm, line: int, now: int) -> int:
 
 
 def sm_enter(sm: Sm, line: int) -> int:
-    """A CTA starts at a line of code, which is there by then."""
+    """A CTA starts at a line of code, which is ready."""
     if line:
         sm.USES += 1
         code = Code(sm.CODE + line * Code.BYTES)
@@ -85,8 +85,8 @@ def sm_enter(sm: Sm, line: int) -> int:
 
 
 def sm_fetch(sm: Sm, warp: Warp, op: Op, at: int) -> int:
-    """A warp comes to an instruction with which a line of code, or a block, begins, no earlier than at some time (and why not): when
-    that is there. Lines behind it are fetched ahead."""
+    """When the first instruction of a line of code, or of a block, can issue; ``at``: the earliest time, with its cause. The
+    following lines are prefetched."""
     line = op.LINE
     if line == warp.LINE:
         return at

@@ -1,5 +1,5 @@
-"""Mbarriers of the SM that ``sm.core`` simulates: what is told to one is known when the instruction is issued, with the time at which
-it will be so.
+"""Mbarriers of the SM that ``sm.core`` simulates. A signal changes the mbarrier when its instruction issues, and records the later
+time at which it takes effect.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -19,7 +19,7 @@ def sm_warp(sm: Sm, slot: Slot, number: int) -> Warp:
 
 
 def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int, why: int) -> int:
-    """Let the warps of a CTA go on that are in a state, and why not before; how many are."""
+    """Resume the warps of a CTA that are in a state; ``why`` is the cause of their wait. Returns how many there are."""
     count = 0
     number = 0
     while number < sm.WARPS:
@@ -35,8 +35,8 @@ def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int, why: int) -> i
 
 
 def sm_signal(sm: Sm, slot: Slot, number: int, arrivals: int, expected: int, at: int, by: int) -> int:
-    """Tell an mbarrier of arrivals and of bytes that are expected (below zero: there) at some time, by the instruction at a position.
-    The last lets the warps that wait for this phase go on."""
+    """Signal arrivals and expected bytes (negative: bytes that have arrived) to an mbarrier; ``by`` is the position of the
+    instruction. The last signal of a phase resumes the warps that wait for it. Returns whether any resumed."""
     told = Mbarrier(slot.MBARRIERS + number * Mbarrier.BYTES)
     if told.READY < at:
         told.READY = at
@@ -58,8 +58,8 @@ def sm_signal(sm: Sm, slot: Slot, number: int, arrivals: int, expected: int, at:
 
 
 def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
-    """What an instruction tells or asks mbarriers: for each a word (its number, the CTA · 2⁸, lanes · 2¹⁶) and a value. Half
-    the latency of shared memory is the way there, half the way back."""
+    """Execute the signals or tests of an instruction: for each the stream has a word (the mbarrier's number, the CTA · 2⁸, lanes ·
+    2¹⁶) and a value. Signals and results each take half the latency of shared memory."""
     place = warp.PLACE
     count = load32(place)
     place += 4

@@ -1,4 +1,4 @@
-"""Memory of the SM that ``sm.core`` simulates: the lines in L1, and the ways of memory instructions through the units that share it.
+"""Memory of the SM that ``sm.core`` simulates: the lines in L1, and the path of memory instructions through the shared units.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -12,7 +12,7 @@ from .stalls import sm_event, sm_position
 
 
 def sm_forget(sm: Sm, line: Line) -> int:
-    """Take a line out of the list of those in L1."""
+    """Remove a line from the list of those in L1."""
     newer = Line(line.NEWER)
     older = Line(line.OLDER)
     if newer:
@@ -30,7 +30,7 @@ def sm_forget(sm: Sm, line: Line) -> int:
 
 
 def sm_keep(sm: Sm, line: Line) -> int:
-    """Put a line in front of those in L1; the oldest goes if there is no room."""
+    """Insert a line as the most recently used one in L1; the least recently used one is evicted if L1 is full."""
     newest = sm.NEWEST
     line.OLDER = newest
     line.NEWER = 0
@@ -54,8 +54,8 @@ def sm_keep(sm: Sm, line: Line) -> int:
 
 
 def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
-    """When sectors that L1 asks for or writes have gone through the port, L2 and DRAM, beyond their latency. Of L2 and DRAM the SM
-    may have used up more than its share by ``LEAD`` clocks."""
+    """The queueing delay of sectors that L1 reads or writes, beyond the latency: the largest of the delays of the port, L2 and DRAM
+    (``far``). L2 and DRAM may be used ahead of the SM's share by ``LEAD`` clocks."""
     at = now << FRACTION
     port = sm.PORT
     if port < at:
@@ -84,8 +84,8 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
 
 
 def sm_opened(sm: Sm, slot: Slot, number: int, now: int) -> int:
-    """How late the row of DRAM is open in which a line lies. Opening one takes a while; what else of it is wanted soon comes from the
-    open row. Of rows that CTAs on other SMs want too, the SM opens its part."""
+    """The delay until the DRAM row of a line is open. Opening a row takes time; accesses that follow soon use the open row. The cost
+    of rows that CTAs on other SMs access too is shared among the SMs."""
     program = slot.PROGRAM
     first = Line(slot.LINES + load32(program.ROWS + 4 * number) * Line.BYTES)
     open_until = first.OPEN
@@ -107,17 +107,17 @@ def sm_opened(sm: Sm, slot: Slot, number: int, now: int) -> int:
 
 
 def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
-    """By how many clocks the SM may lead others. SMs that start in step queue once; that leaves them one behind the other, so that the
-    bursts of later CTAs do not meet, as long as what all of them need fits into the time of one: the SM may be ahead by what passed
-    since the CTA before. Where DRAM reads and writes by turns, loads wait far longer than these queues say: there SMs count as in step
-    whenever a CTA starts, and lead by half its clocks."""
+    """Set ``LEAD``, the clocks by which the SM may be ahead of other SMs. SMs that start in step queue once. After that they are
+    staggered, so the bursts of later CTAs do not collide as long as the demand of all SMs fits into the time of one CTA: the SM may
+    be ahead by the time since the previous CTA in the slot. Where DRAM alternates between reads and writes, loads wait much longer
+    than these queues predict: there, SMs count as in step whenever a CTA starts, and the lead is half the time since then."""
     sm.LEAD = (start - slot.BEFORE) * (256 - sm.MIXED) + ((start - slot.SINCE) * sm.MIXED >> 1)
     return 0
 
 
 def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
-    """The sectors among these that the CTA touches for the first time, of a line whose data are in DRAM. Of other lines some are those
-    that another SM, in step with this one, has just asked DRAM for."""
+    """The sectors that the CTA touches for the first time, if the data of the line come from DRAM. Some of the other lines are marked
+    as in flight: an SM in step with this one has just requested them from DRAM."""
     program = slot.PROGRAM
     if line.TOUCHED == 0:
         group = load8(program.GROUPS + number)
@@ -141,7 +141,7 @@ def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
 
 
 def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
-    """When the sectors of a line are there that a load wants at some time."""
+    """When the sectors of a line that a load reads are ready."""
     number = word >> 4
     sectors = word & 15
     line = Line(slot.LINES + number * Line.BYTES)
@@ -182,7 +182,7 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
 
 
 def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
-    """A store goes through to L2: how late it is there."""
+    """A store writes through to L2: its queueing delay."""
     number = word >> 4
     sectors = word & 15
     line = Line(slot.LINES + number * Line.BYTES)
@@ -212,7 +212,7 @@ def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
 
 
 def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
-    """When an instruction comes to the unit that all sub-partitions share, which it occupies for ``cost`` clocks."""
+    """When the shared memory unit starts an instruction, which occupies it for ``cost`` clocks."""
     start = sm.ADDRESS[part]
     if start < now:
         start = now
@@ -226,7 +226,7 @@ def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
 
 
 def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, after: int) -> int:
-    """L2 or DRAM worked for an instruction."""
+    """Record an event: L2 or DRAM worked for an instruction."""
     since = before >> FRACTION
     if since < start:
         since = start
@@ -235,7 +235,7 @@ def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, af
 
 
 def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
-    """An instruction that tells an mbarrier or asks it: when its result is there."""
+    """When the result of an instruction on mbarriers is ready."""
     start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
     sm.LSU_BUSY += sm.LSU_CLOCKS
     op.MOVED += sm.LSU_CLOCKS
@@ -243,8 +243,8 @@ def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, lines: int, now: int) -> int:
-    """When the unit that all sub-partitions share begins with an instruction, which occupies it for its passes and as long as the tags
-    of its lines are looked up."""
+    """When the shared memory unit starts an instruction, which occupies it for its wavefronts, and at least while the tags of its
+    lines are looked up."""
     cost = passes
     looked = (lines + sm.TAGS - 1) // sm.TAGS
     if cost < looked:
@@ -260,7 +260,7 @@ def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, lines: int, no
 
 
 def sm_wanted(slot: Slot, op: Op, word: int) -> int:
-    """The sectors of a line that an instruction asks for. Counts those that were in L1 before and are gone."""
+    """The sectors of a line that an instruction requests. Counts those that were evicted from L1 since the CTA touched them."""
     if op.CHANGE & Change.SIDE_BY_SIDE:
         word = word | 15
     if op.KIND == Kind.STORE:
@@ -274,7 +274,7 @@ def sm_wanted(slot: Slot, op: Op, word: int) -> int:
 
 
 def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
-    """When an instruction is done with the sectors of a line, if it waits for them."""
+    """When an instruction has completed its access to the sectors of a line, if it waits for them."""
     kind = op.KIND
     if word & 15 == 0:
         return start
@@ -290,7 +290,7 @@ def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
 
 
 def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> int:
-    """When an instruction is done with its lines, whose words lie at ``place``."""
+    """When an instruction has completed its accesses to all its lines, whose words are at ``place``."""
     slot = Slot(warp.SLOT)
     sm_lead(sm, slot, start)
     ready = start + sm.LATENCY_L1
@@ -312,7 +312,7 @@ def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> 
 
 
 def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
-    """A memory instruction on its way: when its result is there."""
+    """Execute a memory instruction: returns when its result is ready."""
     place = warp.PLACE
     kind = op.KIND
     if kind >= Kind.INIT:
@@ -343,12 +343,12 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
             place += 4 * (op.ISSUED * least % (lines - least + 1))
             lines = least
     start = sm_served(sm, part, warp, op, (waves + more) * sm.WAVE, lines, now)
-    # behind the first, each pass is a while later
+    # each wavefront after the first adds to the latency
     behind = (waves - 1) * sm.WAVE
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + behind
     if lines == 0 and kind != Kind.COPY:
-        # a generic address in shared memory: that of the CTA, or of one of its cluster
+        # a generic address in shared memory of the CTA, or of another CTA of its cluster
         if sm.GROUP == 1:
             return start + sm.LATENCY_L1 + behind
         return start + sm.LATENCY_CLUSTER + behind

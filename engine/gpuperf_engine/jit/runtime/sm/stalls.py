@@ -1,4 +1,4 @@
-"""What the warps of the SM that ``sm.core`` simulates wait for: each clock of a warp in which it issues nothing is counted once.
+"""Stall accounting of the SM that ``sm.core`` simulates: each clock in which a warp does not issue is attributed to one cause.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
@@ -11,14 +11,14 @@ from .choice import sm_pipe_free, sm_queue_free
 
 
 def sm_position(sm: Sm, op: int) -> int:
-    """That of an instruction."""
+    """The position of an instruction in the program."""
     return (op - sm.OPS) // Op.BYTES
 
 
 def sm_event(
     sm: Sm, what: int, part: int, warp: int, op: int, since: int, at: int, now: int, why: int
 ) -> int:
-    """Something happened until ``now``; it is kept if any of it lies in the window."""
+    """Record an event that ended at ``now``, if any of it is in the window."""
     if now >= sm.WINDOW_FROM and since < sm.WINDOW_TO and sm.EVENTS_LEFT:
         event = sm.EVENT
         sm.EVENT = Event(event + Event.BYTES)
@@ -35,7 +35,7 @@ def sm_event(
 
 
 def sm_stalled(sm: Sm, op: Op, why: int, clocks: int, times: int) -> int:
-    """Warps have waited so many clocks at an instruction."""
+    """Add to the clocks that warps have waited at an instruction for a cause."""
     stall = Stall(op.STALLS)
     while stall:
         if stall.WHY == why:
@@ -60,7 +60,7 @@ def sm_stalled(sm: Sm, op: Op, why: int, clocks: int, times: int) -> int:
 
 
 def sm_mark(sm: Sm, part: int, now: int) -> int:
-    """A sub-partition issues."""
+    """Record that a sub-partition issues in this clock."""
     word = now >> 6
     last = sm.MARKED[part]
     if last < word:
@@ -75,7 +75,8 @@ def sm_mark(sm: Sm, part: int, now: int) -> int:
 
 
 def sm_marks(sm: Sm, part: int, start: int, now: int) -> int:
-    """In how many of some clocks before this one a sub-partition issued; in all of those that are too long ago."""
+    """The number of clocks from ``start`` to ``now`` in which a sub-partition issued. Clocks before the recorded window count as
+    issued."""
     count = 0
     least = now - (WINDOW - 1) * 64
     if start < least:
@@ -95,10 +96,10 @@ def sm_marks(sm: Sm, part: int, start: int, now: int) -> int:
 
 
 def sm_waited(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
-    """A warp issues after it has waited: until its operands were ready, then for its pipe (unless others issued in each clock, so
-    that a
-    wider one would not have helped), then for the memory queue; while it could issue, either others did or register ports held the
-    sub-partition up."""
+    """Attribute the clocks that a warp waited before it issues: first to its operands, then to its pipe (or to other warps, if the
+    sub-partition issued in each of these clocks, since a wider pipe would not have helped), then to the memory queue. Of the
+    remaining clocks, in which it could have issued, those in which other warps issued are attributed to them, and the others to
+    register ports."""
     since = warp.SINCE
     at = warp.AT
     if at > since:
@@ -127,7 +128,7 @@ def sm_waited(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_step(sm: Sm, warp: Warp, op: Op, now: int) -> int:
-    """A warp remembers that it issues an instruction."""
+    """Record that a warp issues an instruction in its trail, with the instruction that it waited for."""
     by = sm_position(sm, op)
     if warp.AT > warp.SINCE:
         by = warp.WHY & (1 << CAUSE_BIT) - 1
@@ -137,7 +138,7 @@ def sm_step(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_held(sm: Sm, warp: Warp, why: int, until: int) -> int:
-    """A warp was held at an instruction until some time."""
+    """Attribute the clocks that a warp was held at an instruction."""
     if until > warp.SINCE:
         if until >= sm.WINDOW_FROM:
             sm_event(sm, 1, 0, warp, warp.HELD, warp.SINCE, until, until, why)
@@ -147,7 +148,7 @@ def sm_held(sm: Sm, warp: Warp, why: int, until: int) -> int:
 
 
 def sm_since(last: Warp, step: int, start: int) -> int:
-    """When a warp began to wait for an instruction that it remembers, or later."""
+    """When a warp began to wait for an instruction in its trail, but at least ``start``."""
     if step:
         before = (last.ISSUES[(step - 1) % TRAIL] >> AT_BIT) + 1
         if before > start:
@@ -156,8 +157,8 @@ def sm_since(last: Warp, step: int, start: int) -> int:
 
 
 def sm_behind(sm: Sm, op: Op, last: Warp, now: int, clocks: int, times: int) -> int:
-    """Warps have waited so many clocks, so many of them, at a barrier for the last: for what that did in the meantime, by share; where
-    it does not remember all, by the shares of what it does."""
+    """Attribute the clocks that warps have waited at a barrier for the last warp to what this warp executed meanwhile, in proportion
+    to the time. If its trail does not reach back far enough, the proportions are those of the trail."""
     start = now - clocks // times
     first = last.STEPS
     least = 0

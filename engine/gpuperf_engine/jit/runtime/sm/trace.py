@@ -1,10 +1,8 @@
-"""What the warps of a CTA recorded (``sass.run.tracing``), as the streams that ``sm.core`` reads.
+"""Translates what the warps of a CTA recorded (``sass.run.tracing``) into the streams that ``sm.core`` reads.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. A stream is words of 32 bits: the number of a block,
-then
-for each of its accesses a word (wavefronts, lines · 2⁸, lanes · 2¹⁶) and a word for each line (its number · 16, its sectors); at
-its end
-``END``. Lines are numbered as they are first touched by the CTA.
+Written in the subset of ``compile_python`` and compiled, never run as Python. A stream consists of words of 32 bits: the number of a
+block, then for each of its accesses a word (wavefronts, lines · 2⁸, lanes · 2¹⁶) and a word for each line (its number · 16, its
+sectors); ``END`` after the last block. Lines are numbered in the order in which the CTA first touches them.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from .copies import sm_copy, sm_signals
 
 
 def sm_line(s: Stream, group: int, line: int) -> int:
-    """The number of a line of a group; 0 for all that there is no room for."""
+    """The number of a line of a group; 0 if the table is full."""
     key = (line << 8 | group) + 1
     at = (key * 11400714819323198485 >> 20) & s.MASK
     while 1:
@@ -38,7 +36,8 @@ def sm_line(s: Stream, group: int, line: int) -> int:
 
 
 def sm_passes(s: Stream, words: int, first: int, last: int, width: int) -> int:
-    """The most words of one bank that lanes ``first`` to ``last`` - 1 access, each ``width`` of them."""
+    """The wavefronts of an access by lanes ``first`` to ``last`` - 1 of ``width`` words each: the largest number of distinct words in
+    one bank."""
     scratch = s.SCRATCH
     bank = 0
     while bank < 32:
@@ -72,7 +71,7 @@ def sm_passes(s: Stream, words: int, first: int, last: int, width: int) -> int:
 
 
 def sm_alike(words: int, distance: int) -> int:
-    """Whether each lane accesses what the lane ``distance`` apart accesses."""
+    """Whether all pairs of lanes with the distance access the same words."""
     lane = 0
     while lane < 32:
         one = load32(words + 4 * lane)
@@ -84,8 +83,8 @@ def sm_alike(words: int, distance: int) -> int:
 
 
 def sm_wavefronts(s: Stream, words: int, width: int, packed: int) -> int:
-    """Of an access of ``width`` words by each lane: two of them are served by halves of the warp, four by quarters; in half the passes
-    if registers are ``packed`` and neighbours access the same."""
+    """The wavefronts of an access of ``width`` words per lane: halves of the warp access two words, quarters four. Twice as many
+    lanes are served at once if registers are ``packed`` and neighbouring lanes access the same words."""
     if width == 1:
         return sm_passes(s, words, 0, 32, 1)
     step = 32 // width
@@ -100,7 +99,7 @@ def sm_wavefronts(s: Stream, words: int, width: int, packed: int) -> int:
 
 
 def sm_most(words: int) -> int:
-    """How many lanes access the word that most of them access."""
+    """The number of lanes that access the most accessed word."""
     most = 0
     lane = 0
     while lane < 32:
@@ -119,7 +118,7 @@ def sm_most(words: int) -> int:
 
 
 def sm_elsewhere(words: int) -> int:
-    """Whether the upper words of generic addresses say that they lie in shared memory."""
+    """Whether generic addresses are in shared memory, by their upper words."""
     lane = 0
     while lane < 32:
         if load32(words + 4 * lane) != END:
@@ -129,7 +128,7 @@ def sm_elsewhere(words: int) -> int:
 
 
 def sm_named(words: int, lanes: int) -> int:
-    """How many of the first lanes access anything; the others are left out."""
+    """The number of active lanes among the first ``lanes``; the other lanes are masked out."""
     named = 0
     lane = 0
     while lane < 32:
@@ -142,7 +141,7 @@ def sm_named(words: int, lanes: int) -> int:
 
 
 def sm_which(numbers: int, count: int, number: int) -> int:
-    """Which of some numbers is this one; -1 if none is."""
+    """The index of a number in an array; -1 if it is not there."""
     while count:
         count -= 1
         if load64(numbers + 8 * count) == number:
@@ -151,8 +150,8 @@ def sm_which(numbers: int, count: int, number: int) -> int:
 
 
 def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: int) -> int:
-    """Put the words of the lines there that an access touches, as many as there is room for; how many they are. Each word of a lane in
-    local memory lies in a line of its own, of its warp."""
+    """Write the words of the lines that an access touches, as far as there is room; returns their number. Each word of a lane in
+    local memory is in a separate line of its warp."""
     scratch = s.SCRATCH
     parts = 1
     if local:
@@ -185,14 +184,14 @@ def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: in
 
 
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
-    """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local; 3 an mbarrier, 4 what is told
-    to it, 5 a copy, 6 generic), words of a lane, group,
-    1 for an atomic, how often its lanes are halved · 2, 64 where registers are packed only if all lanes access the same, and 128
-    where its data do not come from L1."""
+    """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an
+    mbarrier, 4 the value of an mbarrier operation, 5 a copy, 6 generic), the words of a lane, the group, and flags: 1 for an atomic,
+    twice the log2 of 32 / its lanes, 64 if registers are packed only if all lanes access the same word, 128 if the data do not come
+    from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, out)
-    if space == 4:  # the value of the signal before
+    if space == 4:  # part of the preceding signal
         return out
     if space == 5:
         return sm_copy(s, words, site, out)
@@ -222,7 +221,7 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
 
 
 def sm_off(words: int, mask: int, space: int) -> int:
-    """Lanes that did not execute a block recorded nothing; what a copy names is no lane's."""
+    """Mask out the lanes that did not execute a block; the words of a copy are not per lane."""
     lane = 0
     while lane < 32 and space != 5:
         if (mask >> lane & 1) == 0:
@@ -232,7 +231,7 @@ def sm_off(words: int, mask: int, space: int) -> int:
 
 
 def sm_stream(s: Stream) -> int:
-    """The stream of a warp from what it recorded; gives where it ends."""
+    """Translate what a warp recorded into its stream; returns the end of the stream."""
     at = s.WORDS
     ends = at + 4 * s.COUNT
     out = s.OUT

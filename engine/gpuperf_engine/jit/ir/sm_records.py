@@ -123,7 +123,7 @@ class Op(Record):
     barrier or a wait; for an access, the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 if all sub-partitions share
     its pipe, ``YIELDS`` if another warp is preferred next. ``LINE``: the number of its line of code, from 1 on, if a line or a block
     begins with it; 0 elsewhere, and if fetches are not simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of
-    the shared memory unit; ``LINES`` that its accesses touched, from ``LANES``; ``AGAIN``, sectors that a CTA had touched and that
+    the LSU; ``LINES`` that its accesses touched, from ``LANES``; ``AGAIN``, sectors that a CTA had touched and that
     are no longer in L1; ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
@@ -165,7 +165,7 @@ class Code(Record):
 
 class Event(Record):
     """An event in the window of clocks. ``WHAT``: 0 a warp of sub-partition ``PART`` issued the instruction at the position ``OP``, 1
-    a warp was held at it, 2 a unit worked for it: ``PART`` 0 the shared memory unit, 1 L2, 2 DRAM. ``WARP``: the number of the warp
+    a warp was held at it, 2 a unit worked for it: ``PART`` 0 the LSU, 1 L2, 2 DRAM. ``WARP``: the number of the warp
     on the SM. A warp waited from ``SINCE`` until ``AT`` for the cause ``WHY`` (``Stall``), then until ``NOW`` for another cause; a
     unit worked from ``SINCE`` until ``NOW``."""
 

@@ -212,7 +212,7 @@ def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
 
 
 def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
-    """When the shared memory unit starts an instruction, which occupies it for ``cost`` clocks."""
+    """When the LSU starts an instruction, which occupies it for ``cost`` clocks."""
     start = sm.ADDRESS[part]
     if start < now:
         start = now
@@ -243,7 +243,7 @@ def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
 
 
 def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, lines: int, now: int) -> int:
-    """When the shared memory unit starts an instruction, which occupies it for its wavefronts, and at least while the tags of its
+    """When the LSU starts an instruction, which occupies it for its wavefronts, and at least while the tags of its
     lines are looked up."""
     cost = passes
     looked = (lines + sm.TAGS - 1) // sm.TAGS

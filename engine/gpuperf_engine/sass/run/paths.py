@@ -308,7 +308,7 @@ def _both(predicate: str) -> set[str]:
 
 
 def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
-    """The reconvergence point outside all regions: the node after the next ``WARPSYNC``, if all ways that have one lead to the same."""
+    """The reconvergence point outside all regions: the node after the next ``WARPSYNC``, if all paths with one lead to the same."""
     seen: set[Node] = set()
     found: set[Node] = set()
     left = [start.stay, *start.targets] if isinstance(start, Gate) else list(start.ways)

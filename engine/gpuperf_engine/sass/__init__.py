@@ -1,1 +1,1 @@
-"""What a GPU executes (SASS): kernels assembled by ``ptxas``, read with ``nvdisasm``, and counted without a GPU."""
+"""SASS, the machine code of a GPU: kernels assembled by ``ptxas``, disassembled by ``nvdisasm``, and counted without a GPU."""

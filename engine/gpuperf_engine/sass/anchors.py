@@ -1,4 +1,4 @@
-"""What counts of PTX instructions say about the blocks of machine code that their machine instructions stand in."""
+"""Constraints on the executions of basic blocks of machine code, derived from the counts of PTX instructions."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
     "waits",
 ]
 
-#: they carry the line of a neighbour
+#: Opcodes that carry the line of a neighbouring instruction.
 NO_ANCHORS = frozenset(
     ("BSSY", "BSYNC", "BMOV", "BREAK", "WARPSYNC", "YIELD", "NOP", "CALL", "RET", "BRX", "BRXU")
 )
-#: opcodes of accesses to memory, without modifiers
+#: Opcodes of memory accesses, without modifiers.
 MEMORY = frozenset(
     [
         "LD",
@@ -58,9 +58,9 @@ MEMORY = frozenset(
         "TLD4",
     ]
 )
-#: the assembler hardly ever adds or drops executions of memory instructions and barriers
+#: The assembler rarely adds or removes executions of memory instructions and barriers.
 HEAVY = 8
-#: what a loop computes, not how it counts its turns
+#: Opcodes of the computation of a loop, not of its induction variable.
 _ARITHMETIC = frozenset(
     [
         "FFMA",
@@ -80,12 +80,12 @@ _ARITHMETIC = frozenset(
         "QMMA",
     ]
 )
-#: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
+#: Exchanges between lanes. The copy of an exchange for diverged lanes has more instructions around it.
 _EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
-#: a warp issues it once, whichever lanes the PTX names: one that ``elect.sync`` gives need not be alone there
+#: A warp issues it once, whichever lanes the PTX names: a lane that ``elect.sync`` selects need not be the only active one.
 _ISSUED_ONCE = ("UTC", "UTMA", "UBLK")
 _BARRIERS = frozenset(["BAR", "UCGABAR_ARV", "UCGABAR_WAIT"])
-#: opcodes that the assembler takes for one another, as pipes are free
+#: Opcodes that the assembler interchanges to balance pipes.
 _ALIKE = {
     opcode: kind
     for kind, opcodes in {
@@ -97,7 +97,7 @@ _ALIKE = {
     }.items()
     for opcode in opcodes
 }
-#: what brings operands to where they are used, as often as the assembler likes
+#: Opcodes that move operands, as often as the assembler needs them.
 MOVES = (
     "MOV",
     "IMAD.MOV",
@@ -112,15 +112,16 @@ MOVES = (
     "R2P",
     "PLOP3",
 )
-#: rows, columns and depth of a product of matrices, of machine code and of PTX
+#: Rows, columns and depth of a matrix product, in machine code and in PTX.
 _SHAPE = re.compile(r"\.(16|8)(8)(\d+)(?:\.|$)")
 _PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)(?:\.|$)")
 
 
 @dataclass(slots=True)
 class Anchor:
-    """``Σ times · executions`` of blocks against a count of PTX: equal, or at least (``>``) or at most (``<``) as large. ``copied``:
-    whether it is of what stands once for each turn of a loop, however that was unrolled. ``voices``: PTX instructions that say so."""
+    """A constraint ``Σ times · executions`` of blocks = ``count``; ``bound`` ``>``: at least, ``<``: at most. ``copied``: whether the
+    instruction occurs once for each iteration of a loop, however the loop is unrolled. ``voices``: the number of PTX instructions with
+    this constraint."""
 
     blocks: tuple[tuple[int, int], ...]
     count: int
@@ -138,7 +139,7 @@ def anchors_of(
     *,
     threads: bool,
 ) -> list[Anchor]:
-    """Those of the blocks that control may come to. ``threads``: of executions by threads, not by warps."""
+    """The constraints on reachable blocks. ``threads``: on executions by threads instead of warps."""
     together = _together(graph)
     lines: defaultdict[int, list[tuple[int, Decoded]]] = defaultdict(list)
     for index in sorted(reached):
@@ -160,8 +161,8 @@ def anchors_of(
 
 
 def waits(number: int, instructions: Sequence[Instruction]) -> bool:
-    """Whether a PTX instruction tests an mbarrier, or branches by that: the assembler puts a first test in front of the loop, which
-    has the line of a neighbour."""
+    """Whether a PTX instruction tests an mbarrier, or is a branch on such a test. The assembler emits a first test in front of the
+    loop, with the line of a neighbour."""
     item = instructions[number - 1] if 0 < number <= len(instructions) else None
     if item is not None and item.effect is not MBARRIER_WAIT and is_jump(item) and item.guard is not None:
         item = instructions[number - 2] if number > 1 else None
@@ -169,8 +170,8 @@ def waits(number: int, instructions: Sequence[Instruction]) -> bool:
 
 
 def _first_access(count: PtxCount, items: Iterable[tuple[int, Decoded]], *, threads: bool) -> list[Anchor]:
-    """Of what allocates and frees tensor memory, by whole warps: the assembler makes code of it that tests and waits, and begins with
-    an access to shared memory. Nobody tells how often the rest is executed."""
+    """The constraint of an instruction that allocates or frees tensor memory, for whole warps. The assembler expands it to code that
+    tests and waits and starts with an access to shared memory. The executions of the rest are unknown."""
     block = next((block for block, item in items if item.base in MEMORY), None)
     lanes = count.threads if count.lanes_on is None else count.lanes_on
     if block is None or lanes % 32:
@@ -179,8 +180,8 @@ def _first_access(count: PtxCount, items: Iterable[tuple[int, Decoded]], *, thre
 
 
 def ends_in_test(items: Sequence[Decoded]) -> bool:
-    """Whether a block ends in a branch by a test of an mbarrier in it: the first test, in front of a loop, has the line of a
-    neighbour, which may be another branch."""
+    """Whether a block ends in a branch on a test of an mbarrier in the same block. The first test, in front of a loop, has the line of
+    a neighbour, which may be another branch."""
     last = items[-1] if items else None
     flag = "" if last is None else last.predicate.lstrip("@!")
     if last is None or last.base != "BRA" or not flag:
@@ -190,7 +191,7 @@ def ends_in_test(items: Sequence[Decoded]) -> bool:
 
 
 def _together(graph: Graph) -> set[int]:
-    """Blocks that control may come to where the lanes of a warp are together: not the copies of exchanges for lanes that are not."""
+    """Blocks reachable while warps are converged, without the copies of exchanges for diverged lanes."""
     seen: set[int] = set()
     left = [graph.entries[0]]
     while left:
@@ -207,13 +208,13 @@ def _together(graph: Graph) -> set[int]:
 
 
 def _exchanges(item: Decoded) -> bool:
-    """Whether lanes or warps meet there."""
+    """Whether the instruction accesses memory, exchanges values between lanes, or waits at a barrier."""
     return item.base in MEMORY or item.base in _EXCHANGES or item.base in _BARRIERS
 
 
 def _consistent(anchors: list[Anchor]) -> list[Anchor]:
-    """Without those of the bookkeeping of unrolled loops, such as an addition that is there once for four turns: in blocks that are
-    copies of a loop's body, what is not there in the proportions of what the body computes."""
+    """Removes constraints from the loop control of unrolled loops, such as one addition for four iterations: in blocks that hold
+    copies of a loop's body, those whose instructions do not occur in the proportions of the computation."""
     turns: dict[int, dict[int, int]] = {}
     for anchor in anchors:
         if anchor.copied and len(anchor.blocks) > 1:
@@ -234,7 +235,7 @@ def _in_proportion(anchor: Anchor, turns: Mapping[int, Mapping[int, int]]) -> bo
 def _anchor(
     instruction: Instruction, count: PtxCount, items: list[tuple[int, Decoded]], *, threads: bool
 ) -> list[Anchor]:
-    """What the count of one PTX instruction says about the blocks that its machine instructions are in."""
+    """The constraints from the count of one PTX instruction on the blocks of its machine instructions."""
     jump = is_jump(instruction)
     if jump and instruction.guard is None:
         return []
@@ -257,7 +258,7 @@ def _anchor(
             return []
         on = count.lanes_on if threads else count.requests
         if always == every and on is not None:
-            # an access that has lost its guard is where that holds, whatever else was moved there
+            # an unguarded access is in a block that runs only if the guard holds, whatever else is in the block
             return [Anchor(tuple(sorted(every.items())), on, weight * weight)]
         return [Anchor(tuple(sorted(always.items())), executed, weight, "<")]
     if always == every:
@@ -271,14 +272,14 @@ def _anchor(
 def _telling(
     instruction: Instruction, items: list[tuple[int, Decoded]], *, jump: bool
 ) -> list[tuple[int, Decoded]]:
-    """Of the machine instructions of a PTX instruction those that are there once for each copy of it: the accesses to memory or to
-    other lanes, the barrier or the branch; else those that do what occurs least."""
+    """The machine instructions that occur once for each copy of a PTX instruction: memory accesses, exchanges, the barrier or the
+    branch; else those of the least frequent operation."""
     if jump:
         return [(block, item) for block, item in items if item.base in ("BRA", "EXIT", "JMP")]
     if instruction.effect in (BARRIER, CLUSTER_BARRIER):
         return [(block, item) for block, item in items if item.base in _BARRIERS]
     if instruction.opcode.startswith(("wmma.load", "wmma.store")):
-        return []  # of how many accesses of each lane depends on the layout
+        return []  # the accesses of a lane depend on the layout
     memory = [(block, item) for block, item in items if item.base in MEMORY or item.base in _EXCHANGES]
     if memory:
         return [(block, item) for block, item in memory if item.base == memory[0][1].base]
@@ -286,7 +287,7 @@ def _telling(
     for block, item in items:
         if item.base not in ("BRA", "EXIT", "JMP"):
             kinds[_kind(item)].append((block, item))
-    # code of neighbours may have the same line: what says two things says nothing
+    # Neighbouring code may have the same line: an ambiguous line gives no constraint.
     rank = min(((moves, len(kinds[moves, name])) for moves, name in kinds), default=(False, 0))
     least = [chosen for (moves, _), chosen in kinds.items() if (moves, len(chosen)) == rank]
     if len({tuple(sorted(block for block, _ in chosen)) for chosen in least}) != 1:
@@ -296,13 +297,13 @@ def _telling(
 
 
 def _kind(item: Decoded) -> tuple[bool, str]:
-    """Whether it only moves an operand, and what it does, whatever the pipe."""
+    """Whether the instruction only moves an operand, and its operation, whatever the pipe."""
     opcode = item.opcode.removeprefix("U")
     return opcode.startswith(MOVES), _ALIKE.get(opcode, opcode)
 
 
 def _pieces(instruction: Instruction, item: Decoded) -> int:
-    """Of how many machine instructions one copy of a PTX instruction is: products of matrices are made of smaller ones."""
+    """The number of machine instructions in one copy of a PTX instruction: a matrix product is split into smaller ones."""
     whole, part = _PTX_SHAPE.search(instruction.opcode), _SHAPE.search(item.opcode)
     if whole is None or part is None or item.base not in _ARITHMETIC:
         return 1
@@ -310,7 +311,7 @@ def _pieces(instruction: Instruction, item: Decoded) -> int:
 
 
 def _copies(blocks: Iterable[int], pieces: int) -> Counter[int] | None:
-    """How many copies are in each block; ``None`` where one would be there in part."""
+    """The number of copies in each block; ``None`` if a block holds part of a copy."""
     items = Counter(blocks)
     if any(count % pieces for count in items.values()):
         return None
@@ -318,7 +319,7 @@ def _copies(blocks: Iterable[int], pieces: int) -> Counter[int] | None:
 
 
 def _merged(anchors: Iterable[Anchor]) -> list[Anchor]:
-    """Those that say the same as one of their common weight."""
+    """Merges equal constraints and adds their weights."""
     same: defaultdict[tuple[tuple[tuple[int, int], ...], int, str], list[Anchor]] = defaultdict(list)
     for anchor in anchors:
         same[anchor.blocks, anchor.count, anchor.bound].append(anchor)
@@ -329,7 +330,7 @@ def _merged(anchors: Iterable[Anchor]) -> list[Anchor]:
 
 
 def unexplained(blocks: Mapping[int, int], anchors: Iterable[Anchor]) -> frozenset[int]:
-    """Executed blocks of which more PTX instructions say otherwise than say so."""
+    """Executed blocks for which more PTX instructions contradict the solution than confirm it."""
     voices: Counter[int] = Counter()
     for anchor in anchors:
         if anchor.bound == "=":

@@ -1,9 +1,8 @@
-"""A kernel assembled by ``ptxas`` for one architecture, from the cache where the same has been assembled before.
+"""A kernel assembled by ``ptxas`` for one architecture, or read from the cache.
 
-The text that is assembled says where each machine instruction comes from: debug information of the compiler is taken out, and
-``.loc 1 N 0`` put before the Nth instruction of the kernel and the functions that it reaches. ``ptxas`` keeps that through all its
-optimisations, and makes the same code with and without it. Of several on one line it keeps the last only: so each instruction
-begins a line.
+The assembled text maps machine instructions to PTX: debug information of the compiler is removed, and ``.loc 1 N 0`` precedes the Nth
+instruction of the kernel and the functions that it reaches. ``ptxas`` keeps these lines through all optimisations, and generates the
+same code with and without them. Of several on one line ``ptxas`` keeps only the last, so each instruction starts a line.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 _TOO_OLD = re.compile(r"Value '[^']*' is not defined for option 'gpu-name'|Unsupported \.version")
 _PLACE = re.compile(r"module\.ptx, line (\d+)")
 _LATER = "higher than default SM version"
-#: a longer name is not passed on a command line: then all kernels of the module are assembled
+#: Kernels with longer names are not selected on the command line: all kernels of the module are assembled.
 _LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """What ``ptxas`` made of a kernel: the ELF file, and its report (``-v``)."""
+    """The output of ``ptxas`` for a kernel: the ELF file, and its report (``-v``)."""
 
     kernel: str
     architecture: str
@@ -49,13 +48,13 @@ class Assembly:
 
 
 def instructions_of(kernel: Function) -> tuple[Instruction, ...]:
-    """The instructions of a kernel, then those of each function that it reaches: they are numbered from 1."""
+    """The instructions of a kernel, then those of each function that it reaches, numbered from 1."""
     return tuple(item for function in reachable(kernel) for item in function.instructions)
 
 
 def numbered(kernel: Function) -> str:
-    """The text of the kernel's module in which ``.loc 1 N 0`` stands before instruction N of ``instructions_of``. Lines are those of
-    the original, but for instructions behind others on a line (``_broken``)."""
+    """The text of the kernel's module with ``.loc 1 N 0`` before instruction N of ``instructions_of``. Line numbers are those of the
+    original, except after instructions that follow others on a line (``_broken``)."""
     module = kernel.module
     text = Text(module.text, module.path)
     pieces: list[str] = []
@@ -73,7 +72,7 @@ def numbered(kernel: Function) -> str:
 
 
 def _broken(kernel: Function) -> dict[int, int]:
-    """The lines of instructions in front of which ``numbered`` begins a line, by their numbers, in the order of the text."""
+    """For each instruction before which ``numbered`` starts a line, by number, its line in the original. In the order of the text."""
     order = sorted(
         (item.span.line, item.span.column, number) for number, item in enumerate(instructions_of(kernel), 1)
     )
@@ -85,7 +84,7 @@ def _broken(kernel: Function) -> dict[int, int]:
 
 
 def _original(kernel: Function, line: int) -> int:
-    """The line of the module where a line of ``numbered`` is from."""
+    """The line of the module for a line of ``numbered``."""
     for more, broken in enumerate(_broken(kernel).values(), 1):
         if line < broken + more:
             return line - more + 1
@@ -93,7 +92,7 @@ def _original(kernel: Function, line: int) -> int:
 
 
 def _without_debug(text: Text) -> str:
-    """The text with its debugging directives blanked out; comments go too, since they may look like one."""
+    """The text with debugging directives replaced by blanks. Comments are removed too, since they may look like directives."""
     ranges = [
         match.span() for pattern in (FILE, LOC, LOC_INTERMEDIATE) for match in pattern.finditer(text.code)
     ]
@@ -111,9 +110,9 @@ def _without_debug(text: Text) -> str:
 
 
 def assemble(kernel: Function, architecture: str) -> Assembly:
-    """The kernel as ``ptxas`` assembles it for an architecture (``sm_89``), which may be later than the ``.target`` of its module.
+    """Assembles the kernel for an architecture (``sm_89``), which may be later than the ``.target`` of its module.
 
-    Raises ``MachineError`` if ``ptxas`` is missing, refuses the module, is too old for it or does not end.
+    Raises ``MachineError`` if ``ptxas`` is missing, rejects the module, is too old for it or times out.
     """
     tool = find_tool("ptxas")
     memo = kernel.memo.get((Assembly, architecture, tool))
@@ -123,7 +122,7 @@ def assemble(kernel: Function, architecture: str) -> Assembly:
         raise memo.with_traceback(None)
     try:
         assembly = _assembled(tool, kernel, architecture)
-    except MachineError as error:  # it would be refused, or not end, again
+    except MachineError as error:  # a retry would fail or time out again
         kernel.memo[Assembly, architecture, tool] = error
         raise
     kernel.memo[Assembly, architecture, tool] = assembly
@@ -144,8 +143,8 @@ def _assembled(tool: Tool, kernel: Function, architecture: str) -> Assembly:
 
 
 def assemble_all(wanted: Iterable[tuple[Function, str]]) -> list[Assembly | MachineError]:
-    """``assemble`` of several kernels and architectures at once, on as many processors as there are: in order, the error in place of
-    what could not be assembled."""
+    """``assemble`` for several kernels and architectures in parallel. The results are in order; an error replaces a failed
+    assembly."""
 
     def one(item: tuple[Function, str]) -> Assembly | MachineError:
         try:
@@ -177,7 +176,7 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
 
 
 def _placed(kernel: Function, line: str) -> str:
-    """A line of ``ptxas`` with the place in the module that the user has."""
+    """A line of ``ptxas`` with its position in the user's module."""
     return _PLACE.sub(
         lambda match: f"{kernel.module.path}:{_original(kernel, int(match[1]))}", line.removeprefix("ptxas ")
     )

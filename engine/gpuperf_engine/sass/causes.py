@@ -1,4 +1,4 @@
-"""Of which kind a stall is, in the words of Nsight Compute (Profiling Guide, "Metrics Decoder", warp stall reasons)."""
+"""The kinds of stalls in the terms of Nsight Compute (Profiling Guide, "Metrics Decoder", warp stall reasons)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _PIPES = {"tex": "tex_throttle", "xu": "mio_throttle", "adu": "mio_throttle", "c
 
 
 def result_cause(latency: str) -> str:
-    """Of waiting for a result with this latency (``Instruction.latency``)."""
+    """The kind of a wait for a result of this latency (``Instruction.latency``)."""
     if latency in _LONG:
         return "long_scoreboard"
     return "short_scoreboard" if latency in _SHORT else "wait"
 
 
 def queue_cause(space: str) -> str:
-    """Of waiting for the LSU behind an access to this state space."""
+    """The kind of a wait for the LSU behind an access to this state space."""
     return "lg_throttle" if space in ("global", "local", "generic") else "mio_throttle"
 
 
 def pipe_cause(unit: str, queue: str) -> str:
-    """Of waiting for the pipe of a unit; ``queue`` is that of the LSU."""
+    """The kind of a wait for the pipe of a unit; ``queue`` is the kind for the LSU."""
     return queue if unit == "lsu" else _PIPES.get(unit, "math_pipe_throttle")

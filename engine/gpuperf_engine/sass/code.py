@@ -1,4 +1,4 @@
-"""The machine code of a launch: what ``ptxas`` makes of its kernel for a target, and how often each instruction is executed."""
+"""The machine code of a launch: the output of ``ptxas`` for its kernel and a target, and the executions of each instruction."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ _OF_INSTRUCTION = tuple(field.name for field in fields(MachineInstruction))
 
 @dataclass(frozen=True)
 class MachineCounts:
-    """The machine instructions that a launch executes on a GPU: exact, given the assembler.
+    """The counts of the machine code of a launch: exact, given the assembler.
 
-    ``code`` is a digest of the machine code: the same code executes the same on the same inputs. ``registers`` and ``stack_bytes``
-    are per thread; ``code_bytes`` is the size of the code without padding. ``least`` and ``greatest``: the smallest and the largest
-    number of warp instructions that fit the PTX counts equally well; ``warp_instructions``, ``thread_instructions`` and the memory
-    counts are those of a solution with the smallest. ``residue``: the share of the warp instructions that is uncertain, 0 to 1, and
-    ``notes`` give the reasons. ``ways``: the source of the counts, ``flow`` (PTX counts), ``run`` (the machine code was run) or
-    ``flow and run``, if both agree.
+    ``code`` is a digest of the machine code: equal code executes the same instructions on the same inputs. ``registers`` and
+    ``stack_bytes`` are per thread; ``code_bytes`` is the size of the code without padding. ``least`` and ``greatest``: the smallest
+    and the largest number of warp instructions that fit the PTX counts equally well; ``warp_instructions``, ``thread_instructions``
+    and the memory counts are those of a solution with the smallest. ``residue``: the share of the warp instructions that is uncertain,
+    0 to 1, and ``notes`` give the reasons. ``ways``: the source of the counts, ``flow`` (PTX counts), ``run`` (the machine code was
+    run) or ``flow and run``, if both agree.
 
     Wavefronts and sectors are those of the PTX accesses that the assembler kept; ``None`` if they do not follow from these: if
     accesses were merged, or partly kept, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe`` are executed
@@ -135,7 +135,7 @@ class MachineCode(MachineCounts):
 def machine_code(
     profile: Profile, architecture: str, target: str = "", *, running: bool = True
 ) -> MachineCode:
-    """``counted_code``, from the cache where the same was counted before. Raises what that does."""
+    """``counted_code``, or its result from the cache. Raises the same errors."""
     kernel, counts, _ = _counted(profile)
     name = _name(profile, kernel, counts, architecture, target)
     if running and _inputs_kept(profile):
@@ -156,9 +156,9 @@ def counted_code(
 ) -> MachineCode:
     """The machine code of a profile's kernel for an architecture (``sm_89``), and its executions in the profile's launches.
 
-    ``running``: whether it is run, where inputs were kept, beside what the counts of PTX say.
+    ``running``: whether to run the machine code on inputs that were kept, in addition to the evaluation of PTX counts.
 
-    Raises ``MachineError`` for what ``ptxas`` and ``nvdisasm`` cannot do, ``NotObserved`` if the profile has no counters any more.
+    Raises ``MachineError`` if ``ptxas`` or ``nvdisasm`` fails, ``NotObserved`` if the profile no longer has its counters.
     """
     kernel, counts, numbers = _counted(profile)
     assembly = assemble(kernel, architecture)
@@ -196,9 +196,9 @@ def counted_code(
 
 
 def machine_counts(profile: Profile, architecture: str, target: str = "") -> MachineCounts:
-    """``machine_code`` without the instructions, from the cache where the same was counted before. Raises what that does.
+    """``machine_code`` without the instructions, or its result from the cache. Raises the same errors.
 
-    The machine code is run only where the counts of PTX leave something open, executions or what merged accesses did.
+    The machine code is run only if PTX counts do not determine executions or the traffic of merged accesses.
     """
     kernel, counts, _ = _counted(profile)
     name = _name(profile, kernel, counts, architecture, target)
@@ -216,7 +216,7 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
 
 
 def _name(profile: Profile, kernel: Function, counts: PtxCounts, architecture: str, target: str) -> str:
-    """The entry of the cache that holds what follows from the counts of PTX."""
+    """The cache key of the results that depend only on PTX counts."""
     return cache.key(
         "machine counts",
         find_tool("ptxas").full_version,
@@ -235,7 +235,7 @@ def _inputs_kept(profile: Profile) -> bool:
 
 
 def _with_inputs(name: str, profile: Profile) -> str:
-    """The entry of what follows from a run too."""
+    """The cache key of the results that depend on a run too."""
     inputs = [
         (
             plan.grid,
@@ -279,7 +279,7 @@ def _keep(name: str, code: MachineCode) -> MachineCounts:
 
 
 def _counted(profile: Profile) -> tuple[Function, PtxCounts, tuple[Instruction, ...]]:
-    """The kernel of a profile, the counts of its PTX, and the instructions that these number."""
+    """The kernel of a profile, the counts of its PTX, and the instructions that the counts number."""
     if not profile.records:
         raise NotObserved(
             f"the counters of {profile.kernel!r} are not in this profile",

@@ -1,4 +1,4 @@
-"""Exact counts of PTX instructions and of the ways that branches went, as launches observed them."""
+"""Exact counts of PTX instructions and of the directions of branches, as observed in launches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["Access", "PtxCount", "PtxCounts", "Side", "is_jump", "ptx_counts"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a memory instruction did, over all launches: executions in which a lane was on (``requests``), sectors of global memory,
-    wavefronts of shared memory, and those of loads of global memory in the banks of L1 (``global_wavefronts``). ``kind``, ``space``
+    """The counts of a memory instruction over all launches. ``requests``: executions with an active lane; ``sectors``: of global
+    memory; ``wavefronts``: of shared memory; ``global_wavefronts``: of loads of global memory in the banks of L1. ``kind``, ``space``
     and ``bytes`` are those of ``Site``."""
 
     kind: str
@@ -34,10 +34,10 @@ class Access:
 
 @dataclass(slots=True)
 class PtxCount:
-    """Of one PTX instruction, over all launches: executions by ``warps`` and ``threads``.
+    """The counts of one PTX instruction over all launches: executions by ``warps`` and ``threads``.
 
-    ``access``: of a memory instruction; ``None`` if memory was not observed. ``diverged``: executions of a branch in which lanes
-    went both ways; ``taken``: threads that it took. ``lanes_on``: threads for which the guard held, of an instruction that has one.
+    ``access``: of a memory instruction, ``None`` if memory was not observed. ``diverged``: executions of a branch in which lanes took
+    both directions; ``taken``: threads that took the branch. ``lanes_on``: threads for which the guard held, of a guarded instruction.
     """
 
     warps: int = 0
@@ -54,9 +54,9 @@ class PtxCount:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Where a branch goes: executions of the way there by threads and by warps (``None`` if the counters do not tell), the PTX
-    instructions that only this side leads to before it comes to the branch again, whether it leads to the end at once, and whether it
-    closes a loop."""
+    """One direction of a branch. ``threads`` and ``warps``: executions (``None`` if the counters do not determine them); ``numbers``:
+    the PTX instructions that only this direction reaches before the branch is executed again; ``ends``: whether it leads directly to
+    the exit; ``back``: whether it is a back edge."""
 
     threads: int
     warps: int | None
@@ -67,7 +67,7 @@ class Side:
 
 @dataclass(slots=True)
 class PtxCounts:
-    """``warps`` and ``threads`` that were launched, and the counts of each instruction by its number (``assemble.numbered``)."""
+    """``warps`` and ``threads`` of the launches, and the counts of each instruction by its number (``assemble.numbered``)."""
 
     warps: int
     threads: int
@@ -76,7 +76,7 @@ class PtxCounts:
     number_of: dict[Instruction, int] = field(repr=False)
 
     def sides(self, number: int) -> tuple[Side, ...]:
-        """The two ways from a conditional branch, where it goes if its guard holds first; none for another instruction."""
+        """The two directions of a conditional branch, first that in which the guard holds; empty for other instructions."""
         count = self.of.get(number)
         if count is None or count.diverged is None:
             return ()
@@ -130,8 +130,8 @@ class PtxCounts:
     def _warps(
         self, count: PtxCount, block: BasicBlock, inner: list[list[int]], first: int
     ) -> list[int | None]:
-        """A side's executions are those of its block if nothing else leads there, and its lanes do not meet there first; the other's
-        follow."""
+        """Executions of both directions by warps. Those of a direction equal those of its target, if the target has no other
+        predecessor and is not the reconvergence point of diverged lanes. The other direction has the rest."""
         before = predecessors(inner)
         known: list[int | None] = []
         for target in block.successors:
@@ -148,7 +148,7 @@ class PtxCounts:
         ]
 
     def _ends(self, target: int) -> bool:
-        """Whether a block does nothing but leave."""
+        """Whether control leaves the function from this block without executing anything else."""
         for _ in range(4):
             if target == EXIT:
                 return True
@@ -198,7 +198,7 @@ def _add(counts: dict[int, PtxCount], record: LaunchRecord, number_of: dict[Inst
 
 
 def _with(before: Access | None, site: Site, row: list[int]) -> Access:
-    """An access, and what it did in one more launch."""
+    """The counts of an access plus those of one more launch."""
     more = dict(zip(SITE_COLUMNS, row, strict=True))
     access = before or Access(site.kind, site.space, site.bytes)
     return replace(
@@ -211,5 +211,5 @@ def _with(before: Access | None, site: Site, row: list[int]) -> Access:
 
 
 def is_jump(instruction: Instruction) -> bool:
-    """Whether control leaves there: a branch, return or exit."""
+    """Whether an instruction is a branch, return or exit."""
     return instruction.effect in (BRANCH, RETURN, THREAD_EXIT)

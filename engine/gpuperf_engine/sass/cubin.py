@@ -1,4 +1,4 @@
-"""What ``ptxas`` wrote beside the code: constants, and where variables lie. The file is ELF for 64 bits, little-endian."""
+"""The constants and the addresses of variables in the output of ``ptxas``, a 64-bit little-endian ELF file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SYMBOLS, _RELA, _NOBITS, _REL = 2, 4, 8, 9
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """``section`` is the number of the one it lies in, at ``value``."""
+    """A symbol at offset ``value`` of the section with the number ``section``."""
 
     name: str
     section: int
@@ -24,7 +24,8 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
-    """Sections by name; ``numbers``: theirs; ``relocations``: by the name of a section what the linker puts at an offset."""
+    """Sections by name; ``numbers``: section numbers by name; ``relocations``: by section, the symbol that the linker places at an
+    offset."""
 
     sections: dict[str, bytes]
     numbers: dict[str, int]
@@ -37,7 +38,7 @@ class Cubin:
 
 
 def is_whole(content: bytes) -> bool:
-    """Whether this is an object file all of whose sections are there."""
+    """Whether this is an object file with all of its sections."""
     try:
         read_cubin(content)
         start = struct.unpack_from("<Q", content, 40)[0]
@@ -49,7 +50,7 @@ def is_whole(content: bytes) -> bool:
 
 
 def read_cubin(content: bytes) -> Cubin:
-    """The sections of an object file. Raises ``ValueError`` for what is none."""
+    """Parses an object file. Raises ``ValueError`` for other content."""
     if content[:5] != b"\x7fELF\x02" or len(content) < 64:
         raise ValueError("no ELF file of 64 bits")
     try:

@@ -1,4 +1,4 @@
-"""Assembled kernels read with ``nvdisasm``."""
+"""Disassembles kernels with ``nvdisasm``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPTIONS = ("-g", "-c", "-hex")
 
 
 def disassemble(assembly: Assembly) -> Listing:
-    """The machine code of an assembly. Raises ``MachineError`` if ``nvdisasm`` is missing, too old for it, fails or does not end."""
+    """Disassembles an assembly. Raises ``MachineError`` if ``nvdisasm`` is missing, too old for it, fails or times out."""
     tool = find_tool("nvdisasm")
     name = cache.key("nvdisasm", tool.full_version, *_OPTIONS, assembly.cubin)
     known = cache.read(name)
@@ -34,7 +34,7 @@ def disassemble(assembly: Assembly) -> Listing:
 
 
 def _check(tool: Tool, assembly: Assembly, listing: Listing) -> None:
-    """Whether what is printed is all machine code of the file, and nothing else."""
+    """Raises ``MachineError`` unless the listing covers exactly the machine code of the file."""
     try:
         sections = read_cubin(assembly.cubin).sections
     except ValueError:

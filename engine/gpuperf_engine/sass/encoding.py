@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 __all__ = ["Control", "control_of"]
 
-#: a scoreboard field that names none
+#: The value of a scoreboard field without a scoreboard.
 _NONE = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What the scheduler of a warp is told with an instruction.
+    """The scheduling information of an instruction.
 
     ``stall``: cycles until the next instruction of the warp may issue. ``yields``: the scheduler prefers another warp next.
-    ``write_scoreboard``, ``read_scoreboard``: which of the six scoreboards is held until the result is written, or the operands are
-    read; ``None`` for none. ``waits``: the scoreboards that must be free before it issues. ``reuse``: the operand slots whose register
-    is kept for the next instruction.
+    ``write_scoreboard``, ``read_scoreboard``: the scoreboard, of six, that is held until the result is written, or the operands are
+    read; ``None`` for none. ``waits``: the scoreboards that must be free before the instruction issues. ``reuse``: the operand slots
+    whose register is cached for the next instruction.
     """
 
     stall: int

@@ -1,9 +1,9 @@
-"""Executions of machine code from exact counts of the PTX that it was made of.
+"""Executions of machine code, computed from exact counts of the PTX that it was compiled from.
 
-Control flow is conserved: what comes into a block goes out of it. A branch at which a warp diverges goes out twice, and where lanes
-wait for each other less goes out than came in. How often PTX instructions were executed ties the blocks in which they stand; those
-that the assembler moved, merged or dropped are outvoted, since the misfit, weighted and summed up, is made as small as it can be: a
-linear program (``simplex``). What it leaves open is a range.
+Control flow is conserved: each block is left as often as it is entered. A branch at which a warp diverges is left twice, and a block
+in which lanes converge is left less often than it is entered. Counts of PTX instructions constrain the blocks that contain their
+machine instructions. The assembler moves, merges and removes instructions, so that counts may contradict one another: a linear program
+(``simplex``) minimises the weighted sum of the deviations. Executions that the program does not determine have a range.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .simplex import LinearProgram, Solution
 
 __all__ = ["Executions", "Solutions", "deciding", "executions"]
 
-#: of an edge of a branch of which there are copies
+#: The weight of an edge of a branch that has copies.
 _EDGE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Solutions:
-    """Executions of blocks that fit the counts of PTX as well as any."""
+    """All executions of blocks that fit the PTX counts equally well."""
 
     program: LinearProgram
     variables: Mapping[int, int]
     cost: float
 
     def have(self, blocks: Mapping[int, int]) -> bool:
-        """Whether executions of blocks are among them."""
+        """Whether these executions of blocks are among the solutions."""
         if any(count for index, count in blocks.items() if index not in self.variables):
             return False
         given = {variable: blocks.get(index, 0) for index, variable in self.variables.items()}
@@ -43,10 +43,10 @@ class Solutions:
 
 @dataclass(frozen=True, slots=True)
 class Executions:
-    """``blocks``: of each block by its index, of a solution with the least instructions. ``least`` and ``greatest``: instructions
-    executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which
-    more PTX instructions say otherwise than say so. ``whole``: whether the counts of blocks are whole as they came, not rounded.
-    ``solutions``: all that fit as well, where they are from counts of PTX."""
+    """Executions of basic blocks. ``blocks``: by index, of a solution with the fewest instructions. ``least`` and ``greatest``:
+    instructions executed, over all solutions that fit equally well; ``open``: blocks that may differ between these. ``unexplained``:
+    blocks for which more PTX instructions contradict the solution than confirm it. ``whole``: whether the solution is integral without
+    rounding. ``solutions``: all solutions, if the executions are computed from PTX counts."""
 
     blocks: Mapping[int, int]
     least: int
@@ -58,7 +58,7 @@ class Executions:
 
     @property
     def certain(self) -> dict[int, int]:
-        """The executions of blocks that are what all solutions say."""
+        """Executions of blocks on which all solutions agree."""
         unsure = self.open | self.unexplained if self.whole else frozenset(self.blocks)
         return {index: count for index, count in self.blocks.items() if index not in unsure}
 
@@ -75,13 +75,13 @@ class _Flow:
     program: LinearProgram = field(default_factory=LinearProgram)
     block: dict[int, int] = field(default_factory=dict)
     parting: dict[int, int] = field(default_factory=dict)
-    #: of each conditional block target (−1: the end) and variable
+    #: For each conditional block, the targets (−1: the end) of its edges, and their variables.
     edges: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    #: of rows that may be missed what it costs to: variables of what is missing and of what is too much
+    #: The variables of deviations, missing or excess, that have a cost.
     missed: list[int] = field(default_factory=list)
-    #: of each count that is an upper bound of blocks the variable of what is too much, and the blocks
+    #: For each count that is an upper bound, the variable of its excess, and the blocks.
     bounds: list[tuple[int, frozenset[int]]] = field(default_factory=list)
-    #: blocks of the assembler's own loops, by their heads, that no count bounds
+    #: Loops that the assembler adds and that no count bounds: their blocks, by head.
     waiting: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
@@ -94,8 +94,8 @@ def executions(
     never: frozenset[int] = frozenset(),
     most: Mapping[int, int] | None = None,
 ) -> Executions | None:
-    """Executions of the blocks by warps, or by threads. ``never``: blocks that are known not to be executed; ``most``: upper bounds of
-    others.
+    """Executions of the blocks by warps, or by threads. ``never``: blocks known not to be executed; ``most``: upper bounds for other
+    blocks.
 
     ``None`` if no solution was found.
     """
@@ -131,8 +131,8 @@ def executions(
 
 
 def _settled(flow: _Flow, graph: Graph, measure: Mapping[int, int]) -> Solution | None:
-    """The solution without the counts that are outvoted: one that is missed says nothing, so it may not draw what other counts leave
-    open towards itself, nor bound a loop."""
+    """Solves without the counts that others outvote. A count with a deviation must not influence executions that other counts leave
+    open, nor bound a loop."""
     while True:
         _tie_waiting(flow, graph)
         solution = flow.program.solve(measure)
@@ -154,14 +154,14 @@ def _conserve(
     joined: bool,
     most: Mapping[int, int],
 ) -> None:
-    """A row for what comes into each block, and one for what goes out. A call goes on as often as it is made, by warps at least that:
-    lanes that part in a function and do not meet there return one after the other (``_return_apart``)."""
+    """Adds an equation for the edges into each block, and one for the edges out of it. A call returns once per execution, by warps at
+    least once: lanes that diverge in a function without reconverging return one path after another (``_return_apart``)."""
     program = flow.program
     inside = {block.index for block in reached}
     into: defaultdict[int, list[int]] = defaultdict(list)
     going_on: dict[int, int] = {}
     calls: defaultdict[int, list[int]] = defaultdict(list)
-    # where what is called is in a register, what returns to where is not known
+    # With an indirect call, the return targets are unknown.
     apart = joined and not any(block.callee == -1 for block in reached)
     for block in reached:
         flow.block[block.index] = program.variable()
@@ -209,7 +209,7 @@ def _conserve(
 def _call(
     program: LinearProgram, graph: Graph, block: Block, executed: int, into: defaultdict[int, list[int]]
 ) -> None:
-    """What a call brings into functions."""
+    """Adds the executions of a call to the entries of its callees."""
     assert block.callee is not None
     if block.callee >= 0:
         into[block.callee].append(executed)
@@ -226,7 +226,7 @@ def _call(
 def _return_apart(
     flow: _Flow, graph: Graph, reached: Sequence[Block], calls: Mapping[int, Sequence[int]]
 ) -> None:
-    """Calls of a function go on as often as it returns."""
+    """The calls of a function return as often as the function does."""
     for entry, going_on in calls.items():
         row, number = Counter(going_on), graph.blocks[entry].function
         for block in reached:
@@ -236,14 +236,14 @@ def _return_apart(
 
 
 def _can_part(last: Decoded) -> bool:
-    """Whether lanes of a warp can go different ways: not by a predicate of the whole warp."""
+    """Whether lanes of a warp may diverge: not at a branch on a uniform predicate."""
     uniform = last.opcode.startswith(("BRA.U", "BRA.DIV", "BRXU", "JMXU")) or "UP" in last.predicate
     return not uniform
 
 
 def _pair(flow: _Flow, graph: Graph, reached: Sequence[Block], going_on: Mapping[int, int]) -> None:
-    """Lanes that arrive at ``BSYNC`` go on together, once for each ``BSSY`` that named the place behind it: as often, if none of them
-    can end or break away in between."""
+    """Lanes that reach ``BSYNC`` continue on one path, once for each ``BSSY`` that names the instruction after it: at most as often,
+    and exactly as often if no lane can exit or break in between."""
     labels = graph.listing.labels
     places = {graph.blocks[index].end: index for index in going_on}
     named: defaultdict[int, list[int]] = defaultdict(list)
@@ -261,7 +261,7 @@ def _pair(flow: _Flow, graph: Graph, reached: Sequence[Block], going_on: Mapping
 
 
 def _always_joined(graph: Graph, begun: int, join: int) -> bool:
-    """Whether all that begins in a block comes to the join."""
+    """Whether all ways from a block lead to the join."""
     seen = {join}
     left = [begun]
     while left:
@@ -279,8 +279,8 @@ def _always_joined(graph: Graph, begun: int, join: int) -> bool:
 
 
 def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -> int:
-    """A sum of variables near a count: it costs to miss it, on one side only unless it is to be equal. Returns the variable of what is
-    too much."""
+    """Adds a constraint that a sum of variables is near a count. Deviations have a cost, for a bound on one side only. Returns the
+    variable of the excess."""
     program = flow.program
     missing = program.variable(weight if bound != "<" else 0)
     excess = program.variable(weight if bound != ">" else 0)
@@ -294,7 +294,8 @@ def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -
 def _tie_sides(
     flow: _Flow, graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts, *, threads: bool
 ) -> None:
-    """Edges of machine branches against the ways that their PTX branch went. Of the back edges of a loop copies may be left out."""
+    """Constrains edges of machine branches by the directions of their PTX branch. The assembler may remove copies of the back edges of
+    a loop."""
     branches: defaultdict[int, list[int]] = defaultdict(list)
     for index, edges in flow.edges.items():
         if len(edges) == 2 and not ends_in_test(graph.instructions(graph.blocks[index])):
@@ -312,7 +313,7 @@ def _tie_sides(
 def _matched(
     flow: _Flow, graph: Graph, indices: Iterable[int], sides: Sequence[Side]
 ) -> tuple[Counter[int], Counter[int]] | None:
-    """The edges of machine branches by side of their PTX branch, ``None`` if one cannot be told."""
+    """The edges of machine branches by direction of their PTX branch, ``None`` if the direction of one is ambiguous."""
     sums: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     for index in indices:
         (one, first), (other, second) = flow.edges[index]
@@ -327,7 +328,7 @@ def _matched(
 
 
 def _side(graph: Graph, target: int, sides: Sequence[Side]) -> int | None:
-    """Which side of a PTX branch a block belongs to, by the first of its instructions that is of one side alone."""
+    """The direction of a PTX branch that a block belongs to, by the first instruction that only one direction reaches."""
     for _ in range(4):
         ends = target < 0
         items = () if ends else graph.instructions(graph.blocks[target])
@@ -353,7 +354,8 @@ def _tie_divergence(
     instructions: Sequence[Instruction],
     counts: PtxCounts,
 ) -> None:
-    """Divergences of the machine branches of a PTX branch: together as many as its own; more where a warp parts more than two ways."""
+    """Constrains divergences of the machine branches of a PTX branch: their sum equals its divergences, or exceeds them if a warp
+    diverges into more than two paths."""
     parted: defaultdict[int, list[int]] = defaultdict(list)
     many: set[int] = set()
     for block in reached:
@@ -370,8 +372,8 @@ def _tie_divergence(
 
 
 def _tie_slow_exchanges(flow: _Flow, graph: Graph) -> None:
-    """``BRA.DIV`` leads to a copy of an exchange for lanes that stand apart, ``BRA.CONV`` past one: where all else fits as well, lanes
-    are together."""
+    """``BRA.DIV`` branches to a copy of an exchange for diverged lanes, ``BRA.CONV`` past one. Among equally good solutions, warps are
+    converged."""
     for index, edges in flow.edges.items():
         last = graph.instructions(graph.blocks[index])[-1]
         if last.opcode.startswith(("BRA.DIV", "BRA.CONV")) and len(edges) == 2:
@@ -380,8 +382,8 @@ def _tie_slow_exchanges(flow: _Flow, graph: Graph) -> None:
 
 
 def _tie_waiting(flow: _Flow, graph: Graph) -> None:
-    """Loops of the assembler's own, whose turns no count of PTX bounds: until registers are free, or for each lane by itself. Where
-    all else fits as well, they make one."""
+    """Loops that the assembler adds and that no PTX count bounds, such as waits for registers or loops over lanes. Among equally good
+    solutions they make one iteration."""
     bounded = {block for excess, blocks in flow.bounds if flow.program.costs[excess] for block in blocks}
     for head, body in graph.loops:
         inside = body & flow.block.keys()
@@ -392,7 +394,7 @@ def _tie_waiting(flow: _Flow, graph: Graph) -> None:
 
 
 def deciding(number: int, instructions: Sequence[Instruction]) -> int:
-    """The PTX branch that decides where a machine branch goes: of ``@p bra A; bra B`` the assembler keeps either."""
+    """The PTX branch whose condition a machine branch tests: of ``@p bra A; bra B`` the assembler keeps either."""
     if not 2 <= number <= len(instructions):
         return number
     before, item = instructions[number - 2 : number]

@@ -1,4 +1,4 @@
-"""Basic blocks of machine code, and where control goes from each."""
+"""The control-flow graph of machine code."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .listing import Decoded, Listing
 
 __all__ = ["Block", "Graph", "build_graph"]
 
-#: where control goes somewhere else than on
+#: Opcodes that transfer control.
 _BRANCHES = ("BRA", "JMP")
 _INDIRECT = ("BRX", "BRXU", "JMX", "JMXU")
 _ENDS = ("EXIT", "KILL")
-#: lanes that arrive one after another go on together
+#: Opcodes at which lanes that arrive separately converge.
 JOINS = ("BSYNC", "WARPSYNC")
 _REGISTER = re.compile(r"U?R\d+\b")
 _CONTROL = (*_BRANCHES, *_INDIRECT, *_ENDS, *JOINS, "CALL", "RET", "BPT")
@@ -23,10 +23,11 @@ _CONTROL = (*_BRANCHES, *_INDIRECT, *_ENDS, *JOINS, "CALL", "RET", "BPT")
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """Instructions ``start`` to ``end`` − 1 of the listing, executed one after another.
+    """A basic block: instructions ``start`` to ``end`` − 1 of the listing.
 
-    ``kind``: ``fall``, ``jump`` (one target), ``branch`` (targets, then the next block where its predicate may fail), ``call`` (of the
-    block ``callee``, −1 if any; goes on at ``successors[0]``), ``return``, ``exit`` (of all lanes if no successor) or ``join``.
+    ``kind``: ``fall``, ``jump`` (one target), ``branch`` (targets, then the next block if its predicate may fail), ``call`` (of the
+    block ``callee``, −1 if any; continues at ``successors[0]``), ``return``, ``exit`` (of all lanes if it has no successor) or
+    ``join``.
     """
 
     index: int
@@ -40,19 +41,19 @@ class Block:
 
 @dataclass(eq=False)
 class Graph:
-    """``entries``: the first block of each function, the kernel's first; ``Block.function`` is the position there."""
+    """The graph. ``entries``: the first block of each function, the kernel's first; ``Block.function`` is the position there."""
 
     listing: Listing
     blocks: list[Block]
     entries: list[int]
 
     def instructions(self, block: Block) -> tuple[Decoded, ...]:
-        """Those of a block."""
+        """The instructions of a block."""
         return self.listing.instructions[block.start : block.end]
 
     @cached_property
     def reached(self) -> frozenset[int]:
-        """The blocks that control may come to, through calls too."""
+        """Reachable blocks, through calls too."""
         seen: set[int] = set()
         left = [self.entries[0]] if self.blocks else []
         while left:
@@ -67,7 +68,8 @@ class Graph:
 
     @cached_property
     def loops(self) -> tuple[tuple[int, frozenset[int]], ...]:
-        """Head and body of each loop, by blocks, those of one head together; of an irreducible one the cycles through its head."""
+        """Head and body of each loop, as blocks. Loops with the same head are merged; of an irreducible loop only the cycles through
+        its head count."""
         successors = [block.successors for block in self.blocks]
         before = predecessors(successors)
         bodies: dict[int, set[int]] = {}
@@ -84,7 +86,7 @@ class Graph:
 
 
 def _body(head: int, latch: int, before: list[list[int]], dominator: list[int]) -> set[int]:
-    """The blocks from which the latch is reached without going through the head."""
+    """The blocks from which the latch is reachable without passing the head."""
     body, left = {head}, [latch]
     while left:
         block = left.pop()
@@ -95,7 +97,7 @@ def _body(head: int, latch: int, before: list[list[int]], dominator: list[int]) 
 
 
 def build_graph(listing: Listing, kernel: str) -> Graph:
-    """The blocks of a kernel and of the functions in its listing. A ``CALL`` to where no function begins is a far jump."""
+    """Builds the graph of a kernel and of the functions in its listing. A ``CALL`` whose target is no function is a far jump."""
     items = listing.instructions
     starts = _function_starts(listing, kernel)
     leaders = sorted(_leaders(listing) | set(starts))
@@ -116,7 +118,7 @@ def build_graph(listing: Listing, kernel: str) -> Graph:
 
 
 def _function_starts(listing: Listing, kernel: str) -> list[int]:
-    """Where functions begin, the kernel first."""
+    """The positions at which functions start, the kernel first."""
     first = listing.labels.get(kernel)
     others = sorted({listing.labels[name] for name in listing.functions if name in listing.labels} - {first})
     return [0 if first is None else first, *others]
@@ -148,7 +150,7 @@ def _end(
     base = last.base
     if base == "CALL" and (not places or places[0] in functions):
         block.kind, block.successors = "call", on
-        # by a register: what is named is where the section of the code begins
+        # an indirect call names the start of the code section
         indirect = bool(last.operands) and _REGISTER.match(last.operands[0]) is not None
         block.callee = targets[0] if targets and not indirect else -1
     elif base in (*_BRANCHES, *_INDIRECT, "CALL"):
@@ -166,7 +168,8 @@ def _end(
 
 
 def _may_go_on(item: Decoded) -> bool:
-    """Whether a branch or exit need not be taken: by its predicate, or one among its operands (``BRA.U UP0``, ``BRA P6``)."""
+    """Whether a branch or exit may fall through: its guard, or a predicate among its operands (``BRA.U UP0``, ``BRA P6``), may
+    fail."""
     if item.predicate or item.opcode.startswith(("BRA.DIV", "BRA.CONV")):
         return True
     return any(

@@ -1,4 +1,4 @@
-"""The text that ``nvdisasm -g -c -hex`` prints, as instructions."""
+"""Parses the output of ``nvdisasm -g -c -hex``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .encoding import Control, control_of
 
 __all__ = ["NEVER", "Decoded", "Listing", "read_listing"]
 
-#: predicates with which an instruction is issued and does nothing
+#: Predicates that are always false.
 NEVER = ("@!PT", "@!UPT")
 _SECTION = re.compile(r"\s*\.section\s+(\.text\.[^\s,]+|[^\s,]+)")
 _LABEL = re.compile(r"([^\s:/]+):\s*$")
@@ -22,7 +22,7 @@ _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,16})\*/\s+(\S.*?)\s*/\* 0x([0-9a-f
 _UPPER_HALF = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
 _PREDICATE = re.compile(r"@!?U?P[0-9T]+\s+")
 _TARGET = re.compile(r"`\(([^)]+)\)")
-#: what ``nvdisasm`` adds to operands: targets, and that a register was spilled (``SpillRefill``)
+#: Annotations that ``nvdisasm`` adds to operands: targets, and spilled registers (``SpillRefill``).
 _REMARK = re.compile(r'\s*\(\*"[^"]*"\*\)')
 _TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]*)"\*\)')
 _OPERAND = re.compile(r"(?:[^,\[\](){}]|\[[^\]]*\]|\([^)]*\)|\{[^}]*\})+")
@@ -30,8 +30,8 @@ _OPERAND = re.compile(r"(?:[^,\[\](){}]|\[[^\]]*\]|\([^)]*\)|\{[^}]*\})+")
 
 @dataclass(frozen=True)
 class Decoded:
-    """One machine instruction. ``ptx`` is the number of the PTX instruction that it was made of (``assemble.numbered``); 0 for
-    code that the assembler brought itself. ``function`` is the label that it stands behind, ``encoding`` its 128 bits."""
+    """One machine instruction. ``ptx`` is the number of the PTX instruction that it was compiled from (``assemble.numbered``), 0 for
+    code that the assembler adds. ``function`` is the preceding label, ``encoding`` its 128 bits."""
 
     section: str
     function: str
@@ -42,7 +42,7 @@ class Decoded:
 
     @cached_property
     def predicate(self) -> str:
-        """``@P0``, ``@!UP1``; empty if there is none, or if it always holds."""
+        """``@P0``, ``@!UP1``; empty if there is none, or if it is always true."""
         match = _PREDICATE.match(self.text)
         guard = match.group().strip() if match is not None else ""
         return "" if guard in ("@PT", "@UPT") else guard
@@ -59,7 +59,7 @@ class Decoded:
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """As written, without the remarks that ``nvdisasm`` adds."""
+        """The operands as written, without the annotations of ``nvdisasm``."""
         rest = _REMARK.sub("", _PREDICATE.sub("", self.text)).split(None, 1)
         return tuple(part.strip() for part in _OPERAND.findall(rest[1]) if part.strip()) if rest[1:] else ()
 
@@ -69,7 +69,7 @@ class Decoded:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The labels that it names."""
+        """The labels that the instruction names."""
         listed = _TARGETS.search(self.text)
         if listed is not None:
             return tuple(name.strip() for name in listed[1].split(","))
@@ -78,8 +78,8 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Instructions in the order of the text; for each label the position of the instruction that it stands before; ``functions`` are
-    the labels that begin one. ``sections``: the machine code of each section as it is encoded, with what fills its end."""
+    """Instructions in the order of the text. ``labels``: the position of the instruction after each label; ``functions``: labels of
+    functions; ``sections``: the encoded machine code of each section, with its padding."""
 
     instructions: tuple[Decoded, ...]
     labels: dict[str, int]
@@ -88,9 +88,9 @@ class Listing:
 
 
 def read_listing(text: str) -> Listing:
-    """The instructions of all sections of code, without what fills the end of a section.
+    """Parses the instructions of all code sections, without their padding.
 
-    Raises ``MachineError`` for text that does not look like a listing.
+    Raises ``MachineError`` for text that is not a listing.
     """
     instructions: list[Decoded] = []
     labels: dict[str, int] = {}
@@ -134,7 +134,8 @@ def read_listing(text: str) -> Listing:
 
 
 def _without_padding(instructions: list[Decoded]) -> tuple[list[Decoded], dict[int, int]]:
-    """Without the branch to itself and the ``NOP`` behind it that end each section; and for each position its new one."""
+    """Removes the padding at the end of each section: the branch to itself and the ``NOP`` after it. Returns the new position for each
+    position too."""
     kept: list[Decoded] = []
     moved: dict[int, int] = {}
     for start, end in _sections(instructions):
@@ -158,7 +159,7 @@ def _sections(instructions: list[Decoded]) -> Iterator[tuple[int, int]]:
 
 
 def _is_padding(item: Decoded) -> bool:
-    """``BRA`` to its own address: an offset of minus its length."""
+    """A ``BRA`` to its own address: its offset is minus its length."""
     return (
         item.opcode == "BRA"
         and not item.predicate

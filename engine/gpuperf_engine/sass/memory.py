@@ -1,4 +1,4 @@
-"""What the loads and stores of machine code do in memory, from what the accesses of the PTX did that they were made of."""
+"""The memory traffic of machine code, derived from the traffic of the PTX accesses that it was compiled from."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .run.machine import Ran
 
 __all__ = ["Traffic", "as_run", "traffic"]
 
-#: bits that an access brings each lane, where they are not 32
+#: Bits that an access moves per lane, if not 32.
 _WIDTHS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 256}
 _COPIES = ("UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG")
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Executed accesses of local memory that no access of the PTX asked for; requests and wavefronts of shared loads, and wavefronts
-    of all accesses of shared memory; requests of global loads into registers, wavefronts of global loads in L1, and sectors of global
-    memory by kind. ``None``: not to be told from those of the PTX."""
+    """Executed accesses. ``spill_loads``, ``spill_stores``: accesses of local memory without a PTX access; requests and wavefronts of
+    shared loads, and wavefronts of all shared accesses; requests of global loads into registers, their wavefronts in L1, and sectors
+    of global memory by kind. ``None`` if the PTX accesses do not determine the count."""
 
     spill_loads: int
     spill_stores: int
@@ -44,9 +44,9 @@ class Traffic:
 
 @dataclass(slots=True)
 class _Made:
-    """What the machine instructions of one PTX access are together: executions by warps, and bits that these bring a lane.
-    ``guarded``: whether one of them has a predicate; ``widest``: bits of the widest; ``unsized``: whether the opcode of one does not
-    say how wide it is, as those of bulk copies and of matrices."""
+    """The sum of the machine instructions of one PTX access. ``executed``: by warps; ``bits``: moved per lane; ``guarded``: whether
+    one of them has a predicate; ``widest``: the bits of the widest; ``unsized``: whether the opcode of one does not specify a width,
+    as for bulk copies and matrices."""
 
     executed: int = 0
     bits: int = 0
@@ -108,7 +108,8 @@ def _may_be_local(instruction: Instruction) -> bool:
 
 
 def _shared_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> tuple[int, int | None]:
-    """Requests, and wavefronts: those of the PTX loads that are there, each as wide as it was and executed as often."""
+    """Requests and wavefronts of shared loads. The wavefronts are those of the PTX loads, if each load has its width and its
+    executions."""
     requests = wavefronts = 0
     told = True
     for number, load in made.items():
@@ -124,7 +125,7 @@ def _shared_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> 
 
 
 def _global_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> int:
-    """Requests: executions, where a load has a predicate those of the PTX in which a lane was on."""
+    """Requests of global loads: executions, for a guarded load at most the requests of the PTX load."""
     requests = 0
     for number, load in made.items():
         access = accesses.get(number)
@@ -138,7 +139,7 @@ def _global_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> 
 def _kept(
     made: Mapping[int, _Made], accesses: Mapping[int, Access], read: Callable[[Access], int]
 ) -> int | None:
-    """The sum over the accesses that are still there; ``None`` if one is there in part, or was merged into a wider one."""
+    """The sum over the accesses that the assembler kept; ``None`` if it kept part of one, or merged it into a wider one."""
     total = 0
     for number, access in accesses.items():
         if not read(access) or number not in made:
@@ -152,7 +153,7 @@ def _kept(
     return total
 
 
-#: loads of global memory into registers
+#: Loads of global memory into registers.
 _LOADS = ("LDG", "LD")
 _GLOBAL = {
     "global_load_sectors": ("LDG", "LD", "LDGSTS", "UTMALDG", "UBLKCP.S"),
@@ -162,13 +163,13 @@ _GLOBAL = {
 
 
 def as_run(graph: Graph, ran: Ran, counted: Traffic) -> Traffic:
-    """The traffic of a run, in which merged accesses have been made as they are."""
+    """The traffic that a run observed, which includes merged accesses."""
     items = graph.listing.instructions
     sectors: Counter[str] = Counter()
     wavefronts = requests = loads = 0
     for position, row in ran.rows.items():
         base = items[position].base
-        if base == "UBLKCP":  # where it copies to
+        if base == "UBLKCP":  # the state space of the destination
             base = items[position].opcode[: len("UBLKCP.S")]
         for name, bases in _GLOBAL.items():
             sectors[name] += row.sectors * (base in bases)

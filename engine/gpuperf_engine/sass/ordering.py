@@ -1,4 +1,4 @@
-"""Blocks of machine code whose executions depend on the order in which threads run, or on how long a wait takes."""
+"""Basic blocks of machine code whose executions depend on the order in which threads run, or on the duration of waits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["Unordered", "unordered"]
 
 @dataclass(frozen=True, slots=True)
 class Unordered:
-    """``decided``: blocks of which the order of threads decides how often they are executed; ``waiting``: those that are executed
-    again while a phase of an mbarrier is incomplete; ``lines``: of the PTX branches that decide about the former."""
+    """``decided``: blocks whose executions depend on the order of threads; ``waiting``: blocks that are repeated while a phase of an
+    mbarrier is incomplete; ``lines``: of the PTX branches that ``decided`` depends on."""
 
     decided: frozenset[int]
     waiting: frozenset[int]
@@ -31,10 +31,11 @@ class Unordered:
 
 
 def unordered(profile: Profile, graph: Graph, instructions: Sequence[Instruction]) -> Unordered:
-    """Of the machine code of a profile's kernel.
+    """Finds these blocks in the machine code of a profile's kernel.
 
-    A block is one of these if a machine branch decides about it whose PTX branch is decided so, or if all of its PTX instructions are.
-    ``ptxas`` makes loops of its own of an atomic that the hardware lacks (``ATOMS.CAST``): these are decided too.
+    A block is among them if it is control dependent on a machine branch whose PTX branch depends on the order, or if all of its PTX
+    instructions are in such blocks. ``ptxas`` adds loops around atomics that the hardware lacks (``ATOMS.CAST``), which depend on the
+    order too.
     """
     program = profile.records[0].program
     found: list[tuple[Ordered, Ordered]] = []
@@ -63,7 +64,7 @@ def unordered(profile: Profile, graph: Graph, instructions: Sequence[Instruction
 
 
 def _aliases(record: LaunchRecord) -> Aliases:
-    """Which words of the parameters, and which variables, point into the same allocation."""
+    """The parameter words and the variables that point into the same allocation."""
     plan, starts = record.plan, [start for start, _ in record.plan.pointed_at]
     aliases: dict[int | Variable, int] = {}
 
@@ -84,7 +85,7 @@ def _aliases(record: LaunchRecord) -> Aliases:
 
 
 def _made_of(graph: Graph, numbers: set[int]) -> frozenset[int]:
-    """Blocks of whose PTX instructions all are among these, but for what only brings operands to where they are used."""
+    """Blocks all of whose PTX instructions are among these, not counting moves of operands."""
     found = set()
     for block in graph.blocks:
         made = {
@@ -102,7 +103,8 @@ def _made_of(graph: Graph, numbers: set[int]) -> frozenset[int]:
 def _behind(
     graph: Graph, instructions: Sequence[Instruction], numbers: set[int], *, own: bool
 ) -> frozenset[int]:
-    """Blocks between a branch of one of these numbers and where its ways meet; ``own``: also of loops around ``ATOMS.CAST``."""
+    """Blocks between a branch of one of these PTX numbers and its immediate post-dominator; ``own``: also of loops around
+    ``ATOMS.CAST``."""
     found: set[int] = set()
     onward = [list(block.successors) for block in graph.blocks]
     branches = [
@@ -136,7 +138,7 @@ def _behind(
 
 
 def _retries(graph: Graph, instructions: Sequence[Instruction]) -> Iterator[int]:
-    """Blocks that end loops of the assembler's own in which memory is compared and stored until that succeeds."""
+    """Blocks with the exit branches of loops that the assembler adds to repeat a compare-and-swap until it succeeds."""
     for block in graph.blocks:
         if not any(_is_retry(item, instructions) for item in graph.instructions(block)):
             continue

@@ -1,6 +1,6 @@
-"""Which pipe of an SM executes a machine instruction, in the names of Nsight Compute ("Kernel Profiling Guide", Pipelines).
+"""The pipe of an SM that executes a machine instruction, in the terms of Nsight Compute ("Kernel Profiling Guide", Pipelines).
 
-Where the guide leaves an instruction open, it is ``other``.
+Instructions that the guide does not assign are ``other``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ PIPES = (*_OPCODES, "other")
 
 
 def pipe_of(opcode: str, architecture: int) -> str:
-    """The pipe of an opcode, with or without modifiers, on an architecture (``86``). Half precision has a pipe of its own up to 8.0,
-    and shares that of single precision from 8.6 on."""
+    """The pipe of an opcode, with or without modifiers, on an architecture (``86``). Half precision has its own pipe up to 8.0, and
+    uses the single-precision pipe from 8.6 on."""
     base = opcode.partition(".")[0]
     pipe = _PIPE_OF.get(base)
     if pipe is None:

@@ -1,4 +1,4 @@
-"""Which registers and predicates a machine instruction reads and writes, as far as dependences between instructions need it."""
+"""The registers and predicates that a machine instruction reads and writes, for dependences between instructions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .run.operands import Address, Constant, Operand, Predicate, Register, read_
 
 __all__ = ["COPIES", "PREDICATES", "REGISTERS", "UNIFORM_PREDICATES", "Accesses", "Source", "accesses_of"]
 
-#: the number of a uniform register, predicate and uniform predicate behind those of the 256 registers, and how many numbers there are
+#: Numbers of uniform registers, predicates and uniform predicates start after the 256 registers; the last is the count of all.
 _UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
-#: bulk and tensor copies
+#: Bulk and tensor copies.
 COPIES = frozenset(["UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF"])
 _ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
 
@@ -28,12 +28,12 @@ _SETS = frozenset(
 )
 _WIDE_WORDS = {"64": 2, "128": 4, "256": 8}
 _PAIRS = frozenset(["DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "LEPC", "FFMA2", "FADD2", "FMUL2", "MOV64"])
-#: of integers, whose registers are pairs where they have 64 bits (``IADD.64``, ``ISETP.GE.U64``)
+#: Integer opcodes whose 64-bit operands are register pairs (``IADD.64``, ``ISETP.GE.U64``).
 _INTEGERS = frozenset(
     ["IADD", "IADD3", "UIADD3", "MOV", "UMOV", "SEL", "USEL", "ISETP", "UISETP", "IMNMX", "VIMNMX", "VIADD"]
 )
 _PAIR_TYPES = frozenset(("F64", "S64", "U64"))
-#: registers of the operands a, b and c, and of the result, of a warp's matrix product by shape and width of the elements
+#: Registers of the operands a, b and c, and of the result, of a warp's matrix product, by shape and element width.
 _MATRICES = {
     "HMMA.1688": (2, 1, 0), "HMMA.16816": (4, 2, 0), "HMMA.1684": (2, 1, 0), "IMMA.8816": (1, 1, 2), "IMMA.8832": (1, 1, 2),
     "IMMA.16816": (2, 1, 4), "IMMA.16832": (4, 2, 4), "IMMA.16864": (4, 2, 4), "DMMA.884": (2, 2, 4), "DMMA.8x8x4": (2, 2, 4),
@@ -42,7 +42,7 @@ _MATRICES = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A register operand: its slot among the operands that come from the register file (0 to 2), its number and its registers."""
+    """A register operand: its slot among the operands from the register file (0 to 2), its number and its number of registers."""
 
     slot: int
     number: int
@@ -51,8 +51,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """Numbers of what is read and written, and the ``sources`` among the former that are read through the register ports.
-    ``deciding``: those read that say whether and where memory is accessed."""
+    """The numbers of the registers and predicates that are read and written. ``sources``: the operands read through the register
+    ports; ``deciding``: those read that determine addresses and active lanes of memory accesses."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -61,7 +61,7 @@ class Accesses:
 
 
 def accesses_of(item: Decoded) -> Accesses:
-    """Of one instruction. A register that is not known to be written in whole counts as written."""
+    """The accesses of one instruction. Registers that may be written partially count as written."""
     return _accesses(item.text)
 
 
@@ -124,7 +124,7 @@ def _accesses(text: str) -> Accesses:
 
 
 def _is_wide(item: Decoded, part: Register) -> bool:
-    """Whether a register of an address is the first of two though it does not say so: up to Turing."""
+    """Whether an address register without a suffix is the first of a pair, as up to Turing."""
     return (
         not part.uniform
         and "U32" not in part.words
@@ -134,8 +134,9 @@ def _is_wide(item: Decoded, part: Register) -> bool:
 
 
 def _described(item: Decoded, place: int) -> int:
-    """Registers behind an operand of a copy: of a tensor the address in shared memory, the mbarrier of a load and the coordinates,
-    or the address of the map; of bytes the address in global memory, or in shared memory with the mbarrier of a load."""
+    """Registers that an operand of a copy names by its first. Of a tensor copy: the address in shared memory, the mbarrier of a load
+    and the coordinates; or the address of the map. Of a bulk copy: the address in global memory, or that in shared memory and the
+    mbarrier of a load."""
     words = item.opcode.split(".")
     if item.base.startswith("UBLK"):
         return 2
@@ -146,7 +147,7 @@ def _described(item: Decoded, place: int) -> int:
 
 
 def _results(base: str, operands: list[Operand | None]) -> frozenset[int]:
-    """The places of the operands that are written."""
+    """The positions of the operands that are written."""
     if base in _NO_RESULT:
         return frozenset()
     if base in _SETS:
@@ -171,7 +172,7 @@ def _results(base: str, operands: list[Operand | None]) -> frozenset[int]:
 
 
 def _selects(base: str) -> bool:
-    """Whether a predicate behind the result is an operand."""
+    """Whether a predicate after the result is a source operand."""
     return base in ("SEL", "FSEL", "USEL", "P2R", "S2R", "CS2R")
 
 

@@ -1,6 +1,6 @@
-"""Registers, shared and local memory as ``ptxas`` assigns them (``gpuperf_resources = ptxas``).
+"""Registers, shared and local memory that ``ptxas`` assigns (``gpuperf_resources = ptxas``).
 
-Its version is part of the result, since another version may assign other registers.
+The result includes the version of ``ptxas``, since another version may assign other registers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def ptxas_resources(kernel: Function, dynamic_shared: int = 0) -> Resources:
 
 
 def resources_of(assembly: Assembly, dynamic_shared: int = 0) -> Resources:
-    """What the report of an assembly says about its kernel. Raises ``MachineError`` if it says nothing."""
+    """The resources in the report of an assembly. Raises ``MachineError`` if it has none for the kernel."""
     part = _about(assembly.report, assembly.kernel)
     used = _USED.search(part)
     if used is None:
@@ -49,7 +49,7 @@ def resources_of(assembly: Assembly, dynamic_shared: int = 0) -> Resources:
 
 
 def _about(report: str, kernel: str) -> str:
-    """The part of ``ptxas -v`` between this entry's heading and the next one's."""
+    """The part of the output of ``ptxas -v`` from this kernel's heading to the next."""
     start = report.find(f"Compiling entry function '{kernel}'")
     if start < 0:
         return ""

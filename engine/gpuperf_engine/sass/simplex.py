@@ -1,8 +1,7 @@
-"""Linear programs with whole coefficients: the least cost, a solution, and how far that is determined.
+"""Linear programs with integer coefficients: the least cost, an optimal solution, and the range of the optimal solutions.
 
-The primal simplex method on a dense tableau; where rows tie, a second right side decides, as if the first were perturbed
-by little enough (Charnes 1952). Only the choice of the basis is made in floating point: a solution in whole numbers is checked against
-every row.
+The primal simplex method on a dense tableau. A second right side breaks ties between rows, as if the first had an infinitesimal
+perturbation (Charnes 1952). Floating point only selects the basis: an integer solution is checked against every row.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from numpy.typing import NDArray
 __all__ = ["LinearProgram", "Solution"]
 
 _ZERO = 1e-7
-#: of right sides, the largest of which is one
+#: Tolerance of right sides, which are scaled to a maximum of one.
 _EQUAL = 1e-11
 _STEPS = 40
-#: where fewer of a row are not nothing, only these are computed
+#: Rows with a smaller share of nonzeros are updated sparsely.
 _SPARSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """``values``: of each variable. ``least`` and ``greatest``: of the measure, over all solutions of least cost; the values are of
-    one where it is least. ``fixed``: variables of the measure that have the same value in all. ``whole``: whether the values are whole
-    numbers that fulfil every row; else they are rounded. ``cost``: the least, in floating point."""
+    """``values``: of each variable. ``least`` and ``greatest``: of the measure, over all solutions of least cost; ``values`` attains
+    ``least``. ``fixed``: variables of the measure with the same value in all of these. ``whole``: whether the values are integers that
+    satisfy every row; else they are rounded. ``cost``: the least cost, in floating point."""
 
     values: list[int]
     least: int
@@ -47,26 +46,27 @@ class LinearProgram:
         self.first: list[int | None] = []
 
     def variable(self, cost: float = 0.0) -> int:
-        """A new variable."""
+        """Adds a variable."""
         self.costs.append(cost)
         return len(self.costs) - 1
 
     def free(self, variables: Iterable[int]) -> None:
-        """Variables cost nothing any more."""
+        """Sets the cost of variables to zero."""
         for variable in variables:
             self.costs[variable] = 0.0
 
     def equal(self, row: Mapping[int, int], right: int, first: int | None = None) -> None:
-        """``Σ coefficient · variable = right``. ``first``: a variable of this row alone, of coefficient 1, if ``right`` ≥ 0."""
+        """Adds the row ``Σ coefficient · variable = right``. ``first``: a variable that only this row contains, with coefficient 1, if
+        ``right`` ≥ 0."""
         sign = -1 if right < 0 else 1
         self.first.append(first)
         self.rows.append({variable: sign * value for variable, value in row.items()})
         self.right.append(sign * right)
 
     def solve(self, measure: Mapping[int, int]) -> Solution | None:
-        """The solution of least cost at which the measure, ``Σ coefficient · variable``, is least.
+        """The solution of least cost that minimises the measure ``Σ coefficient · variable``.
 
-        ``None`` if there is none, or if rounding errors hide it.
+        ``None`` if there is none, or if rounding errors prevent one.
         """
         tableau = _Tableau(self.rows, self.right, self.first, len(self.costs))
         if not tableau.feasible():
@@ -92,7 +92,7 @@ class LinearProgram:
         return Solution(low, least, max(least, greatest), fixed, low_whole and high_whole, cost)
 
     def allows(self, given: Mapping[int, int], cost: float) -> bool:
-        """Whether there is a solution with these values of some variables that costs no more."""
+        """Whether a solution with these values of some variables has at most this cost."""
         scale = max([*self.right, 1])
         reduced = LinearProgram()
         reduced.costs = [0.0 if variable in given else value for variable, value in enumerate(self.costs)]
@@ -111,8 +111,8 @@ class LinearProgram:
         return paid <= cost + _ZERO * scale
 
     def _values(self, tableau: _Tableau) -> tuple[list[int], bool] | None:
-        """The solution of a basis in whole numbers, and whether that fulfils every row. What the tableau says is one as a rule: all
-        variables outside of the basis are nothing, so no other whole numbers fulfil the rows."""
+        """The basic solution in integers, and whether it satisfies every row. Usually the rounded tableau does: nonbasic variables are
+        zero, so that no other integers satisfy the rows."""
         scale = max([*self.right, 1])
         values = [0] * len(self.costs)
         for variable, value in zip(tableau.basis, tableau.body[:, -2].tolist()):
@@ -125,14 +125,14 @@ class LinearProgram:
         return [max(0, value) for value in values], whole
 
     def _left(self, values: Sequence[int]) -> list[int]:
-        """What each row lacks."""
+        """The residual of each row."""
         return [
             right - sum(values[variable] * value for variable, value in row.items())
             for row, right in zip(self.rows, self.right)
         ]
 
     def _refine(self, values: list[int], left: list[int], basis: Sequence[int]) -> bool:
-        """Bring values closer to what the rows say, and what the rows lack; ``False`` if the basis is none."""
+        """Improves values and residuals by iterative refinement; ``False`` if the basis is singular."""
         matrix = np.zeros((len(basis), len(basis)))
         place = {variable: column for column, variable in enumerate(basis)}
         for number, row in enumerate(self.rows):
@@ -157,7 +157,7 @@ class LinearProgram:
 
 
 class _Tableau:
-    """The rows solved for a basis; it begins with the first variable of each row, else an artificial one."""
+    """The rows solved for a basis, which initially consists of the first variable of each row, or an artificial one."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _Tableau:
         self.basis = [variables + number if v is None else v for number, v in enumerate(first)]
 
     def feasible(self) -> bool:
-        """Drive the artificial variables out; those that stay, in rows that others imply, stay at nothing."""
+        """Phase 1: makes the artificial variables nonbasic. Those of redundant rows stay at zero."""
         costs = np.zeros(self.variables + len(self.basis))
         costs[self.variables :] = 1.0
         if self.minimise(costs) is None:
@@ -195,8 +195,8 @@ class _Tableau:
     def minimise(
         self, costs: NDArray[np.float64], allowed: NDArray[np.bool_] | None = None
     ) -> NDArray[np.bool_] | None:
-        """Go to a basis of least cost, with ``allowed`` variables entering only. Returns the variables that may be in the basis of a
-        solution as good; ``None`` if there is no end in sight."""
+        """Pivots to a basis of least cost; only ``allowed`` variables enter. Returns the variables that may be basic in an optimal
+        solution; ``None`` if the program is unbounded or the limit of steps is reached."""
         self.reduced = self._reduced(costs)
         for _ in range(_STEPS * (len(self.basis) + 10)):
             usable = self.reduced if allowed is None else np.where(allowed, self.reduced, 0.0)
@@ -211,8 +211,8 @@ class _Tableau:
         return None
 
     def fixed(self, face: NDArray[np.bool_], asked: Iterable[int]) -> frozenset[int]:
-        """Of some variables those that have one value only while ``face`` holds: no free variable moves them, or their least is their
-        greatest."""
+        """The ``asked`` variables that have only one value on ``face``: no free variable changes them, or their minimum is their
+        maximum."""
         growing = face.copy()
         growing[[variable for variable in self.basis if variable < self.variables]] = False
         moved = np.abs(self.body[:, :-2][:, growing]).max(axis=1, initial=0.0) > _ZERO
@@ -228,7 +228,7 @@ class _Tableau:
     def _has_one_value(
         self, variable: int, face: NDArray[np.bool_], first: NDArray[np.float64], varying: set[int]
     ) -> bool:
-        """Adds to ``varying`` what moves with it: what clearly is elsewhere than in the ``first`` solution."""
+        """Adds to ``varying`` the variables that differ clearly from the ``first`` solution."""
         costs = np.zeros(self.variables)
         values = []
         for direction in (1.0, -1.0):
@@ -243,7 +243,7 @@ class _Tableau:
         return abs(values[0] - values[1]) <= _EQUAL
 
     def _point(self) -> NDArray[np.float64]:
-        """The solution of the basis, in parts of the largest right side."""
+        """The basic solution, scaled by the largest right side."""
         point = np.zeros(self.variables + len(self.basis))
         point[self.basis] = self.body[:, -2]
         return point[: self.variables]
@@ -258,7 +258,7 @@ class _Tableau:
         return int(rows[(self.body[rows, -1] / column[rows]).argmin()])
 
     def cost(self, costs: Sequence[float]) -> float:
-        """Of the basis, in parts of the largest right side."""
+        """The cost of the basic solution, scaled by the largest right side."""
         return sum(
             costs[variable] * float(value)
             for variable, value in zip(self.basis, self.body[:, -2])

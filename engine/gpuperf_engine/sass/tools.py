@@ -1,7 +1,7 @@
-"""``ptxas``, ``nvdisasm`` and ``nvcc``: found as users have them, and run with a limit of time.
+"""Finds ``ptxas``, ``nvdisasm`` and ``nvcc`` as users have them installed, and runs them with a time limit.
 
-They come with the CUDA toolkit and as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); none needs a GPU
-or a driver.
+They are part of the CUDA toolkit and available as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); none
+needs a GPU or a driver.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..errors import MachineError
 
 __all__ = ["SECONDS", "Tool", "find_tool", "how_it_ended", "run_tool", "shortened"]
 
-#: what one run of a tool may take
+#: The time limit of one run of a tool.
 SECONDS = 60
-#: after so many runs in a row that took longer a tool is not run again in this process
+#: After this many consecutive runs that timed out, a tool is not run again in this process.
 _HANGS = 2
-#: characters of a line of a tool's output that messages quote
+#: Messages quote this many characters of a line of a tool's output.
 _QUOTED = 400
 _RELEASE = re.compile(r"release (\d+\.\d+)(?:, V([\d.]+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program: its name, where it is, and its versions, short (``13.0``) and full (``13.0.88``), ``unknown`` if it does not say."""
+    """A program: its name, its path, and its versions, short (``13.0``) and full (``13.0.88``); ``unknown`` if it reports none."""
 
     name: str
     path: str
@@ -42,8 +42,8 @@ class Tool:
 
 
 def find_tool(name: str) -> Tool:
-    """``ptxas``, ``nvdisasm`` or ``nvcc``: the first that is there of ``$GPUPERF_PTXAS`` (and so on), the search path, ``bin`` of
-    ``$CUDA_HOME`` or ``$CUDA_PATH``, and the wheel. Raises ``MachineError`` if none is."""
+    """Finds ``ptxas``, ``nvdisasm`` or ``nvcc`` in ``$GPUPERF_PTXAS`` (and so on), the search path, ``bin`` of ``$CUDA_HOME`` or
+    ``$CUDA_PATH``, or the wheel, in this order. Raises ``MachineError`` if there is none."""
     chosen = {
         "ptxas": os.environ.get("GPUPERF_PTXAS"),
         "nvdisasm": os.environ.get("GPUPERF_NVDISASM"),
@@ -88,10 +88,10 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=16)
 def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
-    """``stamp`` makes a program that was replaced another one."""
+    """Queries the version. ``stamp`` invalidates the result for a program that was replaced."""
     match = _RELEASE.search(run_tool(name, [path, "--version"]).stdout)
     if match is None:
-        # what another program that does not say its version made is not taken for its own
+        # Distinguishes programs that report no version in the cache.
         return Tool(
             name,
             path,
@@ -101,15 +101,16 @@ def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
     return Tool(name, path, match[1], match[2] or match[1])
 
 
-#: by path how many runs in a row did not end
+#: By path, the number of consecutive runs that timed out.
 _hung: dict[str, int] = {}
 
 
 def run_tool(
     name: str, command: Sequence[str], folder: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end in a folder, whatever it returns. Raises ``MachineError`` if it cannot be started or takes longer than
-    ``SECONDS``; then it and all that it started are ended, and if that happens twice in a row it is not run any more."""
+    """Runs a command in a folder and returns its result, whatever the exit code. Raises ``MachineError`` if it cannot be started or
+    takes longer than ``SECONDS``; then all of its processes are killed, and after two consecutive time-outs the command is not run
+    again."""
     if _hung.get(command[0], 0) >= _HANGS:
         raise MachineError(
             f"{name} is no longer run: {_HANGS} times in a row it did not end within {SECONDS} s",
@@ -153,7 +154,7 @@ def run_tool(
 
 
 def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
-    """For a program that says nothing: its exit code, or the signal that ended it."""
+    """The exit code of a program without output, or the signal that ended it."""
     if done.returncode >= 0:
         return f"no message, exit code {done.returncode}"
     number = -done.returncode
@@ -162,5 +163,5 @@ def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def shortened(line: str) -> str:
-    """A line that a program printed, as long as a message can quote."""
+    """A line of output, shortened for a message."""
     return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}… ({len(line):,} characters)"

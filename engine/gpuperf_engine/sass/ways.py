@@ -1,4 +1,4 @@
-"""Executions of machine code by two ways that check each other: from the counts of PTX (``flow``), and by running it (``run``)."""
+"""Executions of machine code, computed in two ways that check each other: from PTX counts (``flow``), and by running it (``run``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROUNDED = (
     "the PTX, and are not certain where these leave something open"
 )
 
-#: a function that ends the launch: ``$__internal_0_$__cuda_sm10x_tcgen05_guardrail_trap_phase_invalid_during_alloc``
+#: A function that ends the launch: ``$__internal_0_$__cuda_sm10x_tcgen05_guardrail_trap_phase_invalid_during_alloc``.
 _TRAP = re.compile(r"\$__cuda_sm\w+_guardrail_trap_")
 
 
@@ -38,8 +38,8 @@ class NothingFits(MachineError):
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Executions by ``warps`` and ``threads``; ``least`` and ``greatest`` warp instructions; ``residue``, ``notes`` and ``ways``
-    as ``MachineCounts`` has them. ``ran``: what the run executed, where its counts are these."""
+    """Executions by ``warps`` and ``threads``; ``least`` and ``greatest`` warp instructions; ``residue``, ``notes`` and ``ways`` are
+    as in ``MachineCounts``. ``ran``: the results of the run, if the counts are those of the run."""
 
     warps: Executions
     threads: Executions
@@ -49,9 +49,9 @@ class Counted:
     notes: tuple[str, ...]
     ways: str
     ran: Ran | None = None
-    #: blocks whose executions are those of one order of threads, of waits that end at once, or of other launches, or are ``apart``
+    #: Blocks whose executions depend on the order of threads or on waits, were assumed from other launches, or are ``apart``.
     unsettled: frozenset[int] = frozenset()
-    #: blocks of which the two ways say different things
+    #: Blocks for which the two ways give different executions.
     apart: frozenset[int] = frozenset()
 
 
@@ -64,9 +64,9 @@ def count_ways(
     *,
     running: bool,
 ) -> Counted:
-    """The executions of a profile's launches; ``running``: by both ways, where what memory held before the launches was kept.
+    """The executions of a profile's launches. ``running``: in both ways, for launches whose inputs were kept.
 
-    Raises ``NothingFits`` if neither gives any.
+    Raises ``NothingFits`` if neither way gives a result.
     """
     found = unordered(profile, graph, instructions)
     kept = [record for record in profile.records if record.kept] if running else []
@@ -85,7 +85,7 @@ def count_ways(
 def _together(
     first: Counted, second: Counted, kept: Sequence[LaunchRecord], others: Sequence[LaunchRecord]
 ) -> Counted:
-    """Launches that were run, and ``others`` that were counted by the flow alone."""
+    """The sum of launches that were run, and of ``others``, which only have PTX counts."""
     warps, threads = (
         Executions(
             {index: count + more.blocks.get(index, 0) for index, count in one.blocks.items()},
@@ -122,7 +122,7 @@ def _counted(
     counts: PtxCounts,
     waiting: frozenset[int],
 ) -> Counted:
-    """Launches whose inputs were kept, by both ways; ``waiting``: blocks that each way may execute a different number of times."""
+    """Counts, in both ways, launches whose inputs were kept; ``waiting``: blocks whose executions may differ between the two."""
     by_flow = _by_flow(graph, instructions, counts)
     try:
         ran = run(records, assembly, graph)
@@ -130,7 +130,7 @@ def _counted(
         return _not_run(by_flow, assembly, str(reason))
     compared = _compared(by_flow, _by_run(graph, ran), graph, waiting)
     if ran.approximate:
-        # two roundings of what decides: the PTX has been executed with the other
+        # The run rounds differently from the PTX, and a rounded result affects control flow or addresses.
         if by_flow is None or compared.ways != "flow and run":
             return _not_run(by_flow, assembly, _APPROXIMATE)
         compared = replace(
@@ -152,7 +152,7 @@ def _not_run(by_flow: Counted | None, assembly: Assembly, reason: str) -> Counte
 def _of_launches(
     counted: Counted, by_flow: Counted | None, ran: Ran, records: Sequence[LaunchRecord], graph: Graph
 ) -> Counted:
-    """What the counts of PTX leave open of launches that were not run stays uncertain."""
+    """Adds the uncertainty of launches that were not run: executions that PTX counts do not determine."""
     if not ran.assumed:
         return counted
     apart = sum(record.times - sum(times for _, times in record.kept) for record in records)
@@ -173,7 +173,7 @@ def _of_launches(
 
 
 def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
-    """What the order of threads decides is not certain, whichever way it was counted."""
+    """Marks executions that depend on the order of threads as uncertain, in whichever way they were counted."""
     executed = counted.warps.blocks
     total = sum(executed.get(block.index, 0) * _size(block) for block in graph.blocks)
     decided, more = (
@@ -227,8 +227,8 @@ def _by_flow(graph: Graph, instructions: Sequence[Instruction], counts: PtxCount
 
 
 def _trapped(graph: Graph) -> frozenset[int]:
-    """Blocks that no launch executes that ends: functions in which ``ptxas`` ends one that breaks rules of tensor memory, and what
-    calls them."""
+    """Blocks that are not executed in a launch that ends normally: functions of ``ptxas`` that end a launch which violates rules of
+    tensor memory, and their calls."""
     ending = {block.index for block in graph.blocks if _TRAP.search(graph.instructions(block)[0].function)}
     return frozenset(block.index for block in graph.blocks if block.index in ending or block.callee in ending)
 
@@ -246,7 +246,8 @@ def _by_run(graph: Graph, ran: Ran) -> Counted:
 def _compared(
     by_flow: Counted | None, by_run: Counted, graph: Graph, waiting: frozenset[int] = frozenset()
 ) -> Counted:
-    """The counts of the run: exact if the other way says the same of each block, or leaves that open; else uncertain there."""
+    """The counts of the run. A block is exact if the other way gives the same executions or does not determine them, else
+    uncertain."""
     if by_flow is None:
         return by_run
     pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
@@ -283,7 +284,7 @@ def _compared(
 
 
 def _among_solutions(by_flow: Counted, by_run: Counted) -> bool:
-    """Whether the counts of the run are those, or some of those, that fit the counts of PTX best."""
+    """Whether the counts of the run are among the solutions that fit the PTX counts best."""
     return all(
         one.blocks == other.blocks or (one.solutions is not None and one.solutions.have(other.blocks))
         for one, other in ((by_flow.warps, by_run.warps), (by_flow.threads, by_run.threads))
@@ -291,7 +292,7 @@ def _among_solutions(by_flow: Counted, by_run: Counted) -> bool:
 
 
 def _left_open(by_flow: Counted, graph: Graph) -> frozenset[int]:
-    """Blocks that the counts of PTX do not decide; all of them where counts had to be rounded."""
+    """Blocks that PTX counts do not determine; all blocks if counts had to be rounded."""
     warps, threads = by_flow.warps, by_flow.threads
     if not (warps.whole and threads.whole):
         return frozenset(block.index for block in graph.blocks)
@@ -303,7 +304,7 @@ def _size(block: Block) -> int:
 
 
 def _residue(graph: Graph, warps: Executions, greatest: int) -> float:
-    """The share of the range, and of blocks that nothing explains; all if counts had to be rounded."""
+    """The uncertain share: of the range, and of unexplained blocks; all if counts had to be rounded."""
     if not greatest or not warps.whole:
         return 0.0 if warps.whole else 1.0
     unexplained = sum(warps.blocks[index] * _size(graph.blocks[index]) for index in warps.unexplained)

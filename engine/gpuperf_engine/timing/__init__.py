@@ -1,1 +1,1 @@
-"""Predicted time: launches as input of the models, the models, their causes, the estimate, and calibration of machines."""
+"""Predicted time: the input of the models, the models, causes of stalls, the estimate, and the calibration of machines."""

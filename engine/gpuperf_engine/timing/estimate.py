@@ -25,10 +25,10 @@ __all__ = ["AUTO", "CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
 CACHES = ("cold", "warm")
 
 MODELS = (*WAVE_MODELS, *HONG_KIM_MODELS)
-"""Those that need no assembler: the one that stands in for the simulation first, then those that it can be compared with."""
+"""Models that need no assembler: first the one that replaces the simulation, then those for comparison."""
 
 AUTO = "auto"
-"""The simulation where there is an assembler and the launch can be simulated, else the first of ``MODELS``."""
+"""The simulation if there is an assembler and the launch can be simulated, else the first of ``MODELS``."""
 
 
 @takes_annotated
@@ -67,23 +67,23 @@ def estimate(
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """Launches of one program that are alike, and what is predicted of them. ``record`` and ``resources`` are ``None`` where what the
-    models see was given."""
+    """Equal launches of one program, and their prediction. ``record`` and ``resources`` are ``None`` if a ``TimingInput`` was
+    given."""
 
     estimate: Estimate
     record: LaunchRecord | None = None
     resources: Resources | None = None
-    #: those that stand in for what ``ptxas`` assigns
+    #: Replacements of the resources that ``ptxas`` assigns.
     given_resources: Resources | None = None
-    #: what the models see, once it is known; a simulated launch does without
+    #: The input of the models, computed when needed; a simulated launch does not need it.
     seen: list[TimingInput] = field(default_factory=list)
-    #: the estimate with stalls and advice, once they were asked for
+    #: The estimate with stalls and advice, computed on request.
     explained: list[Estimate] = field(default_factory=list)
-    #: µs that they take less without these shares of their loads and stores
+    #: Savings in µs without these shares of loads and stores.
     saved: dict[tuple[float, float], float] = field(default_factory=dict)
 
     def given(self, machine: Machine) -> TimingInput:
-        """What the models see. Raises ``NotObserved``."""
+        """The input of the models. Raises ``NotObserved``."""
         if not self.seen:
             assert self.record is not None and self.resources is not None
             self.seen.append(timing_input(self.record, machine, self.resources))
@@ -91,9 +91,9 @@ class _Launch:
 
 
 class Predictor:
-    """Predicts times of launches on one machine, those of launches that are alike once. Arguments and errors as ``estimate``.
+    """Predicts times of launches on one machine, once for equal launches. Arguments and errors as for ``estimate``.
 
-    It knows launches by the objects of their profiles: for as long as it is used, these must be there.
+    Launches are identified by the objects of their profiles, which must exist as long as the predictor is used.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class Predictor:
     def estimate(
         self, profile: Profile | TimingInput, resources: Resources | None = None, *, why: bool = False
     ) -> Estimate:
-        """The time of a launch, of all launches if the profile is a sum. ``resources`` and ``why`` as for ``estimate``."""
+        """The time of a launch, or of all launches of a sum. ``resources`` and ``why`` as for ``estimate``."""
         alike = self._launches(profile, resources)
         return _sum([(self._explained(launch) if why else launch.estimate, times) for launch, times in alike])
 
     def _explained(self, launch: _Launch) -> Estimate:
-        """With stalls and advice, where the simulation or the first of ``MODELS`` predicted it."""
+        """The estimate with stalls and advice, if the simulation or the first of ``MODELS`` predicted it."""
         found = launch.estimate
         observed = launch.record is None or launch.record.observation.sites is not None
         if found.model != SIMULATION and (found.model != MODELS[0] or not observed):
@@ -142,18 +142,17 @@ class Predictor:
         return launch.explained[0]
 
     def saving_us(self, profile: Profile | TimingInput, *, loads: float = 0.0, stores: float = 0.0) -> float:
-        """How much less the launches are predicted to take without these shares (0 to 1) of their loads from and stores to global
-        memory.
+        """The predicted saving without these shares (0 to 1) of the launches' loads from and stores to global memory.
 
-        Requests, sectors and footprints of each shrink alike; the instructions stay.
+        Requests, sectors and footprints of each shrink in proportion; the instructions stay.
         """
         gone = min(1.0, max(0.0, loads)), min(1.0, max(0.0, stores))
         return sum(times * self._saved(launch, gone) for launch, times in self._launches(profile))
 
     def copy_us(self, way: str, size: int) -> float:
-        """The least time of a copy or memset of so many bytes, ``way`` as ``Event.kind``: at the rate of the link to the host in one
-        direction (0 where the machine does not say), or at the sustained rates of device memory, which a copy reads and writes. What
-        a call costs besides is left out."""
+        """The least time of a copy or memset of ``size`` bytes, with ``way`` as in ``Event.kind``. Copies to and from the host have
+        the rate of the link in one direction (0 µs if the machine has none); others have the sustained rates of device memory, which a
+        copy reads and writes. Overheads of the call are not included."""
         machine = self.machine
         if way in ("copy-in", "copy-out"):
             return size / (machine.host_bandwidth * 1e3) if machine.host_bandwidth else 0.0
@@ -173,8 +172,8 @@ class Predictor:
     def _launches(
         self, profile: Profile | TimingInput, resources: Resources | None = None
     ) -> list[tuple[_Launch, int]]:
-        """Launches that are alike, each with its number."""
-        if isinstance(profile, TimingInput):  # it has no machine code: never simulated
+        """Equal launches, each with its number."""
+        if isinstance(profile, TimingInput):  # a ``TimingInput`` has no machine code
             found = _predict(profile, self.machine, self.model, self.caches)
             return [(_Launch(found, seen=[profile]), 1)]
         if not can_run(profile.target, self.machine):
@@ -197,13 +196,13 @@ class Predictor:
         return [(self._known[key], times) for key, times in numbers.items()]
 
     def _key(self, record: LaunchRecord) -> Hashable:
-        """Equal for launches that this model predicts alike."""
+        """A key that is equal for launches with equal predictions of this model."""
         plan, key = record.plan, launch_key(record)
         simulated = self.model in (AUTO, SIMULATION)
         return (key, plan.dynamic_shared, plan.parameters) if simulated else key
 
     def _launch(self, record: LaunchRecord, used: Resources, given: Resources | None) -> _Launch:
-        """One launch; where it cannot be simulated though the model is to, by the first of ``MODELS``, with a note."""
+        """The prediction of one launch. If it cannot be simulated, the first of ``MODELS`` predicts it, with a note."""
         notes: tuple[str, ...] = ()
         if self.model in (AUTO, SIMULATION):
             from .models.simulation import NotRun, simulated
@@ -259,7 +258,7 @@ def _occupancy(given: TimingInput, machine: Machine) -> Occupancy:
 
 
 def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:
-    """Launches one after the other: times and bounds add up; the rest is that of the launch that takes longest."""
+    """The sum of consecutive launches: times and bounds add up; the other fields are those of the longest launch."""
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
     bounds: dict[str, float] = {}

@@ -19,7 +19,7 @@ __all__ = ["Ceiling", "Point", "Roofline", "Slope", "roofline"]
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """A rate of work per µs that a unit of the whole machine allows."""
+    """The rate of work per µs that a unit of the whole machine allows."""
 
     name: str
     rate: float
@@ -37,7 +37,8 @@ class Slope:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Work per byte at a level of memory, and work per µs at the predicted time without the launch overhead."""
+    """Arithmetic intensity at a level of memory, in work per byte, and performance in work per µs of the predicted time without the
+    launch overhead."""
 
     level: str
     bytes: float
@@ -47,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """``work`` is in ``unit``: floating-point operations (``FLOP``), or where there are none instructions of warps."""
+    """The roofline. ``work`` is in ``unit``: floating-point operations (``FLOP``), or warp instructions if there are none."""
 
     machine: str
     unit: str
@@ -58,7 +59,7 @@ class Roofline:
 
 
 def roofline(profile: Profile, machine: Machine, *, caches: str = "cold") -> Roofline:
-    """Of a launch, or all of a sum, on a machine. Errors as ``timing.estimate.estimate``."""
+    """The roofline of a launch, or of all launches of a sum. Errors as for ``timing.estimate.estimate``."""
     seen = [_caches(profile, index, machine, caches) for index in range(len(profile.records))]
     if not seen:
         raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to draw")
@@ -99,7 +100,7 @@ def _caches(profile: Profile, index: int, machine: Machine, caches: str) -> Cach
 
 
 def _ceilings(kinds: list[str], machine: Machine) -> tuple[Ceiling, ...]:
-    """Of the kinds of operations that there are; of instructions the issue slots."""
+    """The ceilings of the kinds of operations that occur; for instructions, the issue slots."""
     of_machine = machine.sm_count * machine.clock_mhz
     if not kinds:
         path = "sm.issue_rate"

@@ -1,7 +1,6 @@
-"""Why a simulated launch takes as long as it does: stalls by the instruction that causes them, and the launch simulated again with one
-thing changed.
+"""Why a simulated launch takes its time: stalls by the instruction that causes them, and simulations with one change each.
 
-Gains are differences of two simulations, each by itself: they do not add up.
+A gain is the difference of two simulations. Gains of several changes do not add up.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from .why import MIN_GAIN, by_gain, one_more_resident, sorted_stalls
 __all__ = ["explain_simulated"]
 
 _LINES = 3
-"""Lines of each kind that are tried at most, those of the most stalls or excess first."""
+"""The most lines of each kind that are tried, those with the most stalls or excess first."""
 _SIMULATED = 60_000_000
-"""Warp instructions that all that is tried may take to simulate; two are tried in any case."""
+"""Warp instructions that the simulations of changes may take together; at least two changes are simulated."""
 _LATENCIES = ("long_scoreboard", "short_scoreboard", "wait")
-"""Causes that a result which is there earlier would end."""
+"""Causes of stalls that end when the result is available."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A launch with one thing changed, as people read it. ``promise``: clocks of the warps that it may save, by which changes are
-    chosen; ``changed``: ``sm_records.Change`` by position; ``resources`` in place of those of the launch."""
+    """A change of a launch, with its description ``what``. ``promise``: warp clocks that it may save, by which changes are selected;
+    ``changed``: ``sm_records.Change`` by position; ``resources`` replace those of the launch."""
 
     what: str
     line: CodeLine | None
@@ -43,7 +42,7 @@ class _Change:
 
 
 def explain_simulated(found: Estimate, simulation: Simulation) -> Estimate:
-    """With stalls and advice. ``simulation`` is that of ``found``."""
+    """The estimate with stalls and advice. ``simulation`` is that of ``found``."""
     timed, record = simulation.timed(), simulation.record
     lines = _code_lines(record, timed)
     waits = _stalls(record, timed, lines)
@@ -51,7 +50,7 @@ def explain_simulated(found: Estimate, simulation: Simulation) -> Estimate:
 
 
 def _code_lines(record: LaunchRecord, timed: Timed) -> list[CodeLine]:
-    """Of each instruction, by position."""
+    """The code lines of instructions, by position."""
     origins, path = instructions_of(record.program.kernel), record.program.kernel.module.path
     return [_code_line(item, origins, path) for item in timed.instructions]
 
@@ -67,7 +66,7 @@ def _code_line(item: Stalled, origins: tuple[Instruction, ...], path: str) -> Co
 
 
 def _stalls(record: LaunchRecord, timed: Timed, lines: list[CodeLine]) -> tuple[Stall, ...]:
-    """Of all warps of the launch, as if all SMs did what the simulated one did."""
+    """The stalls of all warps of the launch, extrapolated from the simulated SM."""
     scale = record.plan.ctas / timed.simulated
     return sorted_stalls(
         Stall(wait.cause, lines[wait.at], lines[wait.on], wait.clocks * scale, wait.times * scale)
@@ -79,7 +78,7 @@ def _stalls(record: LaunchRecord, timed: Timed, lines: list[CodeLine]) -> tuple[
 def _advice(
     found: Estimate, simulation: Simulation, timed: Timed, lines: list[CodeLine]
 ) -> tuple[Advice, ...]:
-    """What saves ``MIN_GAIN`` of the time or more when it is simulated, the most first."""
+    """Changes whose simulation saves at least ``MIN_GAIN`` of the time, the largest gain first."""
     issued = sum(item.issued for item in timed.instructions)
     clocks = issued + sum(item.stalled for item in timed.instructions)
     changes = [*_at_lines(timed, lines), *_more_resident(simulation, clocks)]
@@ -94,7 +93,7 @@ def _advice(
                 simulation, changed=change.changed, resources=change.resources or simulation.resources
             )
             gain = found.time_us - estimate_of(other).time_us
-        except (NotRun, LaunchError):  # as of a barrier that others count on
+        except (NotRun, LaunchError):  # for example, without a barrier that other warps count on
             continue
         if gain >= MIN_GAIN * found.time_us:
             rows.append(Advice(change.what, gain, change.line))
@@ -102,7 +101,7 @@ def _advice(
 
 
 def _at_lines(timed: Timed, lines: list[CodeLine]) -> Iterator[_Change]:
-    """What could be otherwise at single lines."""
+    """Changes of single lines."""
     waits = timed.waits
     latencies = [wait for wait in waits if wait.cause in _LATENCIES]
     hidden = "its latency hidden (issued earlier, or more warps)"
@@ -125,7 +124,7 @@ def _at_lines(timed: Timed, lines: list[CodeLine]) -> Iterator[_Change]:
             Wait(at, kind, at, float(getattr(item, kind)), 1.0) for at, item in enumerate(timed.instructions)
         ]
         for change in _longest([one for one in excess if one.clocks], lines, words, bits):
-            # how much depends on what else limits: the next simulation tells
+            # The gain depends on other limiters; only the simulation shows it.
             yield replace(change, promise=clocks)
 
 
@@ -134,7 +133,7 @@ def _is_load(line: CodeLine) -> bool:
 
 
 def _longest(waits: Iterable[Wait], lines: list[CodeLine], what: str, bits: int) -> Iterator[_Change]:
-    """A change of the instructions of a line that these wait for, of the lines that most do."""
+    """For each of the lines that cause the longest waits, a change of those of its instructions that warps wait for."""
     clocks: dict[str, float] = {}
     of_line: dict[str, dict[int, float]] = {}
     for wait in waits:
@@ -149,7 +148,7 @@ def _longest(waits: Iterable[Wait], lines: list[CodeLine], what: str, bits: int)
 
 
 def _more_resident(simulation: Simulation, clocks: float) -> Iterator[_Change]:
-    """One more CTA on an SM, where registers or shared memory keep it away."""
+    """One more CTA on an SM, if registers or shared memory limit the occupancy."""
     machine, now = simulation.machine, simulation.occupied()
     plan, resources = simulation.record.plan, simulation.used()
     if plan.ctas <= now.ctas_per_sm * machine.sm_count:
@@ -165,7 +164,7 @@ def _more_resident(simulation: Simulation, clocks: float) -> Iterator[_Change]:
 
 
 def _without_contention(found: Estimate, simulation: Simulation, timed: Timed) -> Iterator[Advice]:
-    """No lanes that share an address of global memory with others."""
+    """All lanes of global atomics on different addresses."""
     if not simulation.atomics():
         return
     cycles = max(timed.cycles, *timed.bounds.values())

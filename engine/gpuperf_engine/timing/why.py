@@ -1,7 +1,7 @@
 """Why a predicted time is as long as it is: stalls by the instruction that causes them, and what-if predictions.
 
-Each what-if is the same launch predicted again with one thing changed; nothing is run. Gains are those of the model, each by itself:
-they do not add up.
+Each what-if predicts the same launch with one change; nothing is run. Gains are those of the model, and gains of several changes do
+not add up.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ __all__ = [
 ]
 
 MIN_GAIN = 0.02
-"""Part of the time that a change must save to be named: less is below what the model can tell."""
+"""Changes that save a smaller part of the time are not reported: the model is not accurate enough."""
 
 _LINES = 3
-"""Lines whose latency, accesses or bank conflicts are tried at most, those of the most stalls or excess first."""
+"""The most lines whose latency, accesses or bank conflicts are tried, those with the most stalls or excess first."""
 
 _COUNTERS = {
     "sectors": "sectors (coalesced)",
     "wavefronts": "wavefronts of shared memory (no bank conflicts)",
 }
-"""Counters of a memory instruction, and what it takes to have fewer of them."""
+"""The counters of a memory instruction, and a change that reduces them."""
 
 _LATENCIES = ("long_scoreboard", "short_scoreboard", "wait")
-"""Causes that a result which is there earlier would end."""
+"""Causes of stalls that end when the result is available."""
 
 
 def stalls(model: WaveModel) -> tuple[Stall, ...]:
@@ -99,7 +99,7 @@ def _place(line: CodeLine) -> tuple[int, int]:
 
 
 def add_stalls(parts: Iterable[tuple[Stall, int]]) -> tuple[Stall, ...]:
-    """Those of launches that are so many times alike."""
+    """The sum of the stalls of launches, each with its number of equal launches."""
     found: dict[tuple[str, CodeLine, CodeLine], tuple[float, float]] = {}
     for stall, times in parts:
         key = stall.cause, stall.at, stall.on
@@ -109,7 +109,7 @@ def add_stalls(parts: Iterable[tuple[Stall, int]]) -> tuple[Stall, ...]:
 
 
 def add_advice(parts: Iterable[tuple[Advice, int]]) -> tuple[Advice, ...]:
-    """That of launches that are so many times alike."""
+    """The sum of the advice for launches, each with its number of equal launches."""
     gains: dict[tuple[str, CodeLine | None], float] = {}
     for item, times in parts:
         key = item.what, item.line
@@ -124,7 +124,7 @@ def by_gain(rows: Iterable[Advice]) -> tuple[Advice, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A launch with one thing changed, as people read it."""
+    """A change of a launch, with its description for users."""
 
     what: str
     line: CodeLine | None
@@ -138,10 +138,10 @@ def advice(
     resources: Resources | None,
     occupied: Callable[[TimingInput], Occupancy],
 ) -> tuple[Advice, ...]:
-    """What would shorten a launch by ``MIN_GAIN`` of its time or more, the most first.
+    """Changes that shorten a launch by at least ``MIN_GAIN`` of its time, the largest gain first.
 
-    ``waits`` are its ``stalls``; without ``record`` and ``resources`` nothing is known of single memory instructions. ``occupied`` is
-    the occupancy of a launch on the machine of the model.
+    ``waits`` are its ``stalls``; without ``record`` and ``resources`` there is no advice on single memory instructions. ``occupied``
+    gives the occupancy of a launch on the machine of the model.
     """
     machine = model.machine
     changes = [*_sooner(model.given, waits), *_more_resident(model, occupied)]
@@ -159,7 +159,7 @@ def advice(
 
 
 def _sooner(given: TimingInput, waits: Iterable[Stall]) -> Iterator[_Change]:
-    """Without the latency of the results of one line, those of one kind."""
+    """Without the latency of the results of one kind at one line."""
     cycles: dict[tuple[str, str], float] = {}
     longest: dict[tuple[str, str], CodeLine] = {}
     for stall in waits:
@@ -190,7 +190,7 @@ def _without_latency(path: Path, numbers: frozenset[int]) -> Path:
 
 
 def _more_resident(model: WaveModel, occupied: Callable[[TimingInput], Occupancy]) -> Iterator[_Change]:
-    """One more CTA on an SM, where registers or shared memory keep it away."""
+    """One more CTA on an SM, if registers or shared memory limit the occupancy."""
     given, machine, now = model.given, model.machine, model.resident
     if given.ctas <= now.ctas_per_sm * machine.sm_count:
         return
@@ -207,7 +207,8 @@ def _more_resident(model: WaveModel, occupied: Callable[[TimingInput], Occupancy
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Registers of a thread and bytes of shared memory of a CTA with which one more CTA fits on an SM; ``words``: which are fewer."""
+    """Registers per thread and bytes of shared memory per CTA with which one more CTA fits on an SM; ``words`` describes which of them
+    must fall."""
 
     registers: int
     shared_bytes: int
@@ -217,7 +218,8 @@ class Limit:
 def one_more_resident(
     machine: Machine, now: Occupancy, warps_per_cta: int, registers: int, shared_bytes: int
 ) -> Limit | None:
-    """What it takes to have one more CTA on an SM than now; ``None`` where warps or CTAs keep it away, or nothing is left."""
+    """The resources with which one more CTA fits on an SM; ``None`` if warps or CTAs limit the occupancy, or no resources would be
+    left."""
     more = now.ctas_per_sm + 1
     if min(now.limits["warps"], now.limits["ctas"]) < more:
         return None
@@ -238,7 +240,7 @@ def one_more_resident(
 
 
 def _without_contention(given: TimingInput, record: LaunchRecord, machine: Machine) -> Iterator[_Change]:
-    """No lanes that share an address of global memory with others."""
+    """All lanes of global atomics on different addresses."""
     if not given.memory.atomic_operations:
         return
     program, contended = record.program, contention(record, machine).waits
@@ -258,7 +260,7 @@ def _without_contention(given: TimingInput, record: LaunchRecord, machine: Machi
 def _better_accesses(
     record: LaunchRecord, machine: Machine, resources: Resources, given: TimingInput
 ) -> Iterator[_Change]:
-    """The lanes of requests side by side, or no bank conflicts, at one line."""
+    """Contiguous lanes, or no bank conflicts, at one line."""
     yield from _at_lines(record, machine, resources, given, coalesced, "sectors")
     yield from _at_lines(record, machine, resources, given, without_conflicts, "wavefronts")
 

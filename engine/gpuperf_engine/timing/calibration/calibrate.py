@@ -1,7 +1,7 @@
-"""Numbers of a machine from microbenchmarks that ran on it (``tests/hardware/micro.py``, collected by ``collect.py``).
+"""The numbers of a machine, from microbenchmarks that ran on it (``tests/hardware/micro.py``, collected by ``collect.py``).
 
-Only the part ``micro`` is read: no kernel whose time is ever predicted and judged takes part. What was not measured stays what
-the base machine says, with its source.
+Only the part ``micro`` is read: kernels whose predicted times are judged do not take part. Numbers that were not measured keep the
+value and the source of the base machine.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from .observed import observed
 
 __all__ = ["Calibration", "Number", "calibrate"]
 
-#: spread (third quartile less first) of a case's times, as a part of their median, from which they are worth nothing
+#: The largest interquartile range of a case's times, relative to the median, of a valid measurement.
 UNSTEADY = 0.10
-#: how far the clock may be from its median in any case
+#: The largest relative deviation of the clock from its median.
 CLOCK = 0.10
-#: how near a rate must be to a power of two to be taken for one: units have whole lanes, loops cost a little
+#: A rate within this of a power of two is rounded to it: units have whole lanes, and loops have a small overhead.
 WHOLE_LANES = 0.05
-#: what may be above a limit by errors of measurement
+#: Measurement error may exceed a limit by this factor.
 MARGIN = 1.05
-#: facts that the driver states, and the machine's attribute that each must equal
+#: Facts reported by the driver, and the attribute of the machine that each must equal.
 STATED = {
     "sm_count": "sm_count", "threads_per_sm": "max_threads_per_sm", "ctas_per_sm": "max_ctas_per_sm",
     "registers_per_sm": "registers_per_sm", "shared_per_sm": "shared_per_sm", "shared_per_block_optin": "shared_per_cta",
 }  # fmt: skip
 
-#: latency → case: a chain in which each step waits for the one before
+#: Latency → case: a dependence chain.
 LATENCY_CASES = {
     "fma": "latency_fma_rn_f32", "alu": "latency_lop3", "imad": "latency_mad_lo_s32", "fp64": "latency_fma_rn_f64",
     "fp16": "latency_fma_rn_f16x2", "xu": "latency_rsqrt_approx_f32", "shuffle": "latency_shfl_idx",
     "shared": "chase_shared", "l1": "chase_ca/l1", "l2": "chase_cg/l2", "dram": "chase_cg/dram",
 }  # fmt: skip
-#: unit → case in which all warps of an SM issue independent instructions
+#: Unit → case in which all warps of an SM issue independent instructions.
 RATE_CASES = {
     "fma": "rate_fma_rn_f32", "alu": "rate_lop3", "imad": "rate_mad_lo_s32", "fp64": "rate_fma_rn_f64",
     "fp16": "rate_fma_rn_f16x2", "xu": "rate_ex2_approx_f32", "lsu": "shared_load/stride1",
@@ -50,7 +50,7 @@ RATE_CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """One measured number: its path in a machine file, its value, and how it came about."""
+    """One measured number: its path in a machine file, its value, and its derivation."""
 
     path: str
     value: float
@@ -60,8 +60,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured, by path, and why each other number of ``wanted`` was not; ``observed``: what was measured too, by name,
-    and has no place in a machine description."""
+    """The measured numbers by path, and for each other number of ``wanted`` the reason for which it was not measured; ``observed``:
+    measurements that have no field in a machine description, by name."""
 
     numbers: Mapping[str, Number]
     missing: Mapping[str, str]
@@ -71,8 +71,8 @@ class Calibration:
 def calibrate(collected: Collected, base: Machine) -> Calibration:
     """The numbers of the machine on which ``collected`` was measured; ``base`` describes the same model.
 
-    Raises :class:`MachineError` where the driver states another machine than ``base``, and where measurements contradict each
-    other or what is possible: unsteady times, a changing clock, caches out of order, more than the hardware can do.
+    Raises :class:`MachineError` if the driver reports another machine than ``base``, or if measurements are inconsistent or
+    impossible: unsteady times, a varying clock, latencies of caches out of order, rates above the hardware limits.
     """
     _same_model(collected, base)
     measured = _Measured(collected, base)
@@ -110,14 +110,14 @@ def _same_model(collected: Collected, base: Machine) -> None:
 
 
 class _Measured:
-    """The cases of a collected part as numbers. ``KeyError`` with a reason stands for what is not there."""
+    """The cases of a collected part as numbers. Missing data raise ``KeyError`` with the reason."""
 
     def __init__(self, collected: Collected, base: Machine) -> None:
         self.collected, self.base = collected, base
         self.mhz, self.clock_note = self._clock()
 
     def rules(self) -> Iterator[tuple[str, str, Callable[[], tuple[float, str]]]]:
-        """Path, unit and work of every number that microbenchmarks give."""
+        """Path, unit and evaluation of every number that microbenchmarks give."""
         units = {rule.path: rule.unit for rule in QUANTITIES}
 
         def rule(
@@ -151,7 +151,7 @@ class _Measured:
     # -- single cases ---------------------------------------------------------------------------------------------------
 
     def fact(self, case: str, key: str) -> float:
-        """A number that stands once in a case's line."""
+        """A number that occurs once in a case's line."""
         if case not in self.collected.cases:
             raise KeyError(f"{case} was not collected")
         record = self.collected.cases[case]
@@ -163,7 +163,7 @@ class _Measured:
         return float(value)
 
     def steady(self, case: str, key: str = "us") -> float:
-        """The median of a case's times, which must not spread."""
+        """The median of a case's times, which must be steady."""
         self.fact(case, "operations")
         values = self.collected.numbers(case, key)
         middle = median(values)
@@ -192,7 +192,7 @@ class _Measured:
             if "error" in record or "ns" not in record or not self.fact(case, "longest"):
                 continue
             nanoseconds, cycles = self.collected.numbers(case, "ns"), self.collected.numbers(case, "cycles")
-            if min(nanoseconds) >= 50_000:  # the timer has steps of up to a microsecond
+            if min(nanoseconds) >= 50_000:  # the timer has a resolution of up to a microsecond
                 rates[case] = 1e3 * median(cycles) / median(nanoseconds)
         if not rates:
             return None, ""
@@ -214,7 +214,7 @@ class _Measured:
     # -- what they give -------------------------------------------------------------------------------------------------
 
     def step(self, case: str) -> float:
-        """Cycles of each of the operations that a warp does one after the other."""
+        """Cycles of each operation in a dependence chain."""
         nothing = self.fact("empty", "longest") if "empty" in self.collected.cases else 0.0
         return max(0.0, self.cycles(case) - nothing) / self.fact(case, "operations")
 
@@ -229,13 +229,13 @@ class _Measured:
         return _whole(rate), f"{case}: {rate:.3g}"
 
     def lanes(self, case: str, units: float = 1.0) -> tuple[float, str]:
-        """Lanes of a sub-partition: 32 for each of its warps' instructions, over the cycles that all of them took."""
+        """Lanes of a sub-partition: 32 for each instruction of its warps, divided by the cycles of all of them."""
         warps = self.fact(case, "threads") / 32 / self.base.sub_partitions
         rate = warps * self.fact(case, "operations") * units * 32 / self.cycles(case)
         return _whole(rate), f"{case}: {rate:.3g}"
 
     def read_rate(self) -> tuple[float, str]:
-        """Operands of a sub-partition in a cycle: three of each multiply-add, none of which is kept from the one before."""
+        """Operands that a sub-partition reads per cycle: three for each multiply-add, without register reuse."""
         case, kept = "rate_fma_three", "rate_fma_rn_f32"
         if self.cycles(case) < MARGIN * self.cycles(kept):
             raise KeyError(
@@ -265,12 +265,12 @@ class _Measured:
         if self.base.compute_capability < (9, 0):
             return self.lanes(*self.matrix("rate"))
         each, _ = self.warpgroup()
-        # m64n256k16 are 256 units of 1 024 multiply-adds, a warp of each sub-partition does its share
+        # m64n256k16 has 256 units of 1 024 multiply-adds; a warp on each sub-partition executes its share.
         rate = 256 / self.base.sub_partitions * 32 / each
         return _whole(rate), f"wgmma_n256_16 less wgmma_n256_4: {each:.4g} cycles a product"
 
     def warpgroup(self) -> tuple[float, float]:
-        """Cycles of one warp-group product m64n256k16, and of a group of them beyond that: fence, commit and wait."""
+        """Cycles of one warpgroup product m64n256k16, and the additional cycles of a group of them: fence, commit and wait."""
         few, many = "wgmma_n256_4", "wgmma_n256_16"
         nothing = self.fact("empty", "longest") if "empty" in self.collected.cases else 0.0
         groups, cycles = [], []
@@ -287,13 +287,13 @@ class _Measured:
         return _rounded(rate), case
 
     def tag_rate(self) -> tuple[float, str]:
-        """Lines of L1 per cycle: every lane has a line and a bank of its own."""
+        """Lines of L1 per cycle: each lane accesses its own line and its own bank."""
         case = "global_load_ca/stride33"
         rate = self.fact(case, "threads") * self.fact(case, "operations") / self.cycles(case)
         return _whole(rate), f"{case}: {rate:.3g}"
 
     def beyond_launch(self, case: str) -> float:
-        """Microseconds of a kernel less those of one that does nothing."""
+        """Microseconds of a kernel beyond those of an empty kernel."""
         time, nothing = self.steady(case), self.steady("nothing/one")
         if time <= nothing:
             raise self.collected.fault(
@@ -341,13 +341,13 @@ def _rounded(value: float) -> float:
 
 
 def _whole(rate: float) -> float:
-    """A power of two where a rate comes near to it."""
+    """A rate near a power of two, rounded to it."""
     near = 2.0 ** round(log2(rate)) if rate > 0 else 1.0
     return near if abs(rate / near - 1) <= WHOLE_LANES else float(f"{rate:.3g}")
 
 
 def _consistent(numbers: Mapping[str, Number], base: Machine, collected: Collected) -> None:
-    """Refuses what cannot be, however it came about."""
+    """Raises ``MachineError`` for impossible numbers."""
 
     def value(path: str) -> float:
         return numbers[path].value if path in numbers else base.quantities[path].value

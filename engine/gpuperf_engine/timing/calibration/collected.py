@@ -1,4 +1,4 @@
-"""What ``tests/hardware/collect.py`` wrote: JSON lines, a part per file, read strictly."""
+"""Reads the JSON lines that ``tests/hardware/collect.py`` writes, a part per file, strictly."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from ...source import Span
 __all__ = ["PARTS", "Collected", "read_part", "same_machine"]
 
 PARTS = ("instructions", "kernels", "examples", "micro", "times")
-#: facts by which two runs are of one machine
+#: Facts that are equal if two runs are of one machine.
 IDENTITY = ("gpu", "driver", "cuda", "sm_count", "capability_major", "capability_minor", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """One part: what its first line says of the machine (of the last run, where there were several), and by name the line of
-    each case: the last one that is not an error, else the last one. ``lines`` are their numbers, ``cut`` those of lines that a run
-    which was cut off left unfinished."""
+    """One part. ``about``: the machine of the last run; ``cases``: for each case its last line that is not an error, else its last
+    line. ``lines``: their line numbers; ``cut``: the numbers of lines that an interrupted run left incomplete."""
 
     path: Path
     machine: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""Which measured kernels are kept for judging predictions and never serve to calibrate a machine description."""
+"""The measured kernels that judge predictions and never calibrate a machine description."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def kernel_of(case: str) -> str:
 
 
 def judged(case: str) -> bool:
-    """Whether a case is in the judged half. By its kernel's name alone, so that no measurement and no other kernel can move it,
-    and all sizes of a kernel are on the same side."""
+    """Whether a case is in the judged half. Only the kernel's name decides, so that measurements and other kernels do not affect the
+    choice, and all sizes of a kernel are in the same half."""
     return zlib.crc32(kernel_of(case).encode()) % 2 == 0

@@ -1,4 +1,4 @@
-"""Writing a machine description: a base machine's file with measured numbers in place of its own."""
+"""Writes a machine description: the file of a base machine with its numbers replaced by measured ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .calibrate import Calibration
 __all__ = ["MEASURED", "provenance", "render", "write_machine"]
 
 MEASURED = "measured"
-"""The key under ``sources`` of every number that was measured."""
+"""The key under ``sources`` of measured numbers."""
 
 
 def provenance(about: Mapping[str, object]) -> str:
-    """The source of measured numbers: on what, with what, when."""
+    """The source of measured numbers: the machine, the tools and the date."""
     commit = f", commit {str(about['commit'])[:12]}" if about.get("commit") else ""
     driver = about.get("driver") or "unknown"
     return (
@@ -31,7 +31,7 @@ def provenance(about: Mapping[str, object]) -> str:
 def render(
     base: Machine, base_path: Path, identifier: str, about: Mapping[str, object], calibration: Calibration
 ) -> str:
-    """The text of the file. Numbers that were not measured keep the base's value, source and note."""
+    """The text of the file. Numbers that were not measured keep the value, source and note of the base."""
     held = yaml.safe_load(base_path.read_text(encoding="utf-8"))
     for number in calibration.numbers.values():
         group, key = number.path.split(".")
@@ -46,7 +46,7 @@ def render(
 
 
 def _remarks(calibration: Calibration) -> Iterator[str]:
-    """Comments: what was measured and has no place in a machine description."""
+    """Comments with measurements that have no field in a machine description."""
     if calibration.observed:
         yield "\n# Also measured, but used by no model:\n"
     for number in calibration.observed.values():

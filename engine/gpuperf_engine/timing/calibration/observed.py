@@ -1,4 +1,4 @@
-"""What microbenchmarks say beyond the numbers of a machine description: costs that no model uses, for people."""
+"""Costs that microbenchmarks measure and no model uses, for users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 __all__ = ["Steps", "observed"]
 
-#: name, case of which each operation is that, part of the operation that it is
+#: Name, the case in which each operation is that, and the fraction of the operation.
 OBSERVED = (
     ("barrier of 1 warp", "barrier/1warps", 1.0),
     ("barrier of 32 warps", "barrier/32warps", 1.0),
@@ -32,14 +32,14 @@ OBSERVED = (
 
 
 class Steps(Protocol):
-    """Collected cases as cycles; ``KeyError`` for one that is not there."""
+    """Collected cases as cycles; a missing case raises ``KeyError``."""
 
     def step(self, case: str) -> float: ...
     def warpgroup(self) -> tuple[float, float]: ...
 
 
 def observed(steps: Steps) -> Iterator[tuple[str, float, str]]:
-    """Name, cycles and case of all that was collected; of the rest nothing."""
+    """Name, cycles and case of each cost that was collected."""
     for name, case, scale in OBSERVED:
         try:
             yield name, steps.step(case) * scale, case

@@ -1,6 +1,5 @@
-"""From an observed launch to the input of the models: machine instructions and the path of a warp (``warp_path``), its memory
-traffic (``site_traffic``), registers, barriers and atomics.
-"""
+"""Converts an observed launch to the input of the models: machine instructions and the path of a warp (``warp_path``), memory traffic
+(``site_traffic``), registers, barriers and atomics."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ __all__ = ["launch_key", "timing_input"]
 
 
 def launch_key(record: LaunchRecord) -> Hashable:
-    """Equal for launches of one program whose predicted times are equal on every machine."""
+    """A key that is equal for launches of one program with equal predicted times on every machine."""
     plan, seen = record.plan, record.observation
     sites = b"" if seen.sites is None else seen.sites.tobytes()
     shape = plan.grid, plan.block, plan.shared_bytes, plan.pointed_at, plan.images
@@ -35,7 +34,7 @@ def launch_key(record: LaunchRecord) -> Hashable:
 def timing_input(
     record: LaunchRecord, machine: Machine, resources: Resources, sites: list[Site] | None = None
 ) -> TimingInput:
-    """The launch as the models see it on this machine, with these registers and this shared memory; with ``sites`` in place of the
+    """The input of the models for a launch on this machine, with these registers and this shared memory; ``sites`` replace the
     counters of its memory instructions.
 
     Raises :class:`NotObserved` if the launch's memory behaviour was not observed.
@@ -84,7 +83,7 @@ def timing_input(
 
 
 def _barriers(builder: PathBuilder) -> int:
-    """How often warps wait at a barrier, all warps together."""
+    """The number of waits at barriers, summed over warps."""
     return sum(
         executions
         for block, executions in zip(builder.program.blocks, builder.executions, strict=True)
@@ -93,7 +92,7 @@ def _barriers(builder: PathBuilder) -> int:
 
 
 def _operand_reads(builder: PathBuilder) -> int:
-    """Operands that instructions read from registers, of all warps together."""
+    """Operands that instructions read from registers, summed over warps."""
     return sum(
         executions * operand_reads(block.tally)
         for block, executions in zip(builder.program.blocks, builder.executions, strict=True)

@@ -1,8 +1,8 @@
-"""Registers that a thread of a launch has on a machine, and what does not fit into them.
+"""Registers per thread of a launch on a machine, and register spills.
 
-An estimate from liveness refuses no launch: where fewer registers are left for each thread than estimated, the kernel has that many.
-What ``ptxas`` has assigned is a fact, and a launch that it does not fit is an error as it is on the GPU. Spills come from the
-limits that an assembler knows: 255, ``.maxnreg``, and what ``.maxntid`` or ``.reqntid`` with ``.minnctapersm`` leave for a thread.
+Registers estimated from liveness never make a launch fail: if fewer registers fit, the kernel has that many. Registers that ``ptxas``
+assigned are facts: a launch that does not fit is an error as on the GPU. Spills follow from the limits that an assembler knows: 255,
+``.maxnreg``, and the registers that ``.maxntid`` or ``.reqntid`` with ``.minnctapersm`` leave for a thread.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ...simt.program import Program, declared_registers
 __all__ = ["NO_REGISTER", "Allocation", "allocate", "registers_that_fit"]
 
 _KEPT_ASIDE = 2
-"""Registers that an estimate adds to those that are live, for the ABI and addressing."""
+"""Registers that an estimate adds to live ones, for the ABI and address computations."""
 NO_REGISTER = -1
-"""Index of a spilled register that is not known."""
+"""Index of an unknown spilled register."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """``registers`` per thread; ``loads`` and ``stores`` of spilled registers (index, 32-bit words) by number of the block in which
-    they are executed, and the ``words`` of 32 bits that a thread keeps in memory for them; ``notes`` for people."""
+    """``registers`` per thread; ``loads`` and ``stores`` of spilled registers (index, 32-bit words) by number of the block that
+    executes them; ``words``: 32-bit words of local memory per thread for spills; ``notes`` for users."""
 
     registers: int
     loads: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -40,8 +40,8 @@ class Allocation:
 
 
 def registers_that_fit(machine: Machine, threads: int, ctas: int = 1) -> int:
-    """The most registers per thread with which so many CTAs of so many threads fit on an SM, in steps of the allocation unit; 0 if
-    they do not fit at all."""
+    """The most registers per thread with which ``ctas`` CTAs of ``threads`` threads fit on an SM, a multiple of the allocation unit; 0
+    if they do not fit."""
     warps = -(-threads // WARP_SIZE)
     parts = machine.sub_partitions
     step = machine.register_allocation_unit // WARP_SIZE
@@ -52,7 +52,7 @@ def registers_that_fit(machine: Machine, threads: int, ctas: int = 1) -> int:
 
 
 def allocate(record: LaunchRecord, machine: Machine, resources: Resources) -> Allocation:
-    """For one launch, from registers that are estimated or that ``ptxas`` has assigned."""
+    """The allocation of one launch, for estimated registers or those that ``ptxas`` assigned."""
     program = record.program
     if resources.source != "estimate":
         if not resources.spill_loads and not resources.spill_stores:
@@ -81,7 +81,7 @@ def allocate(record: LaunchRecord, machine: Machine, resources: Resources) -> Al
 
 
 def _declared(program: Program, machine: Machine) -> int:
-    """The most registers that the kernel's own directives allow a thread."""
+    """The most registers per thread that the kernel's directives allow."""
     kernel = program.kernel
     limit = machine.max_registers_per_thread
     if kernel.maxnreg:
@@ -93,7 +93,7 @@ def _declared(program: Program, machine: Machine) -> int:
 
 
 def _requested(program: Program) -> list[int]:
-    """Registers that warpgroups take for themselves at run time (``setmaxnreg.inc``)."""
+    """Registers that warpgroups request at run time (``setmaxnreg.inc``)."""
     return [
         operand.value
         for block in program.blocks
@@ -105,8 +105,8 @@ def _requested(program: Program) -> list[int]:
 
 
 def _spilled(program: Program, registers: int, constants: bool = False) -> Spilled:
-    """Of all functions of a program with so many registers per thread; numbers of blocks are those of the program. ``constants``:
-    whether these may be spilled like other values, as what is spilled in fact is shared out among the blocks."""
+    """Spills of all functions of a program with ``registers`` registers per thread, by block of the program. ``constants``: whether
+    uniform constants may be spilled too, to distribute the spills of ``ptxas`` over blocks."""
     known = program.kernel.memo.setdefault("timing.spills", {})
     assert isinstance(known, dict)
     key = registers, constants
@@ -133,7 +133,7 @@ def _spilled(program: Program, registers: int, constants: bool = False) -> Spill
 def _scaled(
     spilled: Spilled, items: Mapping[int, tuple[tuple[int, int], ...]], words: int
 ) -> Mapping[int, tuple[tuple[int, int], ...]]:
-    """As many words as ``ptxas`` moves, in the blocks that the estimate names, or where most registers are live."""
+    """Scales spills to the words that ``ptxas`` moves, in the blocks of the estimate, or where most registers are live."""
     estimated = sum(size for registers in items.values() for _, size in registers)
     if not words:
         return {}

@@ -104,12 +104,12 @@ def _pipe(unit: str, count: float, machine: Machine, ctas: int) -> ResourceBound
 
 
 def dispatch_bound(machine: Machine) -> ResourceBound:
-    """The time to start CTAs, which the machine does one after the other, whatever their size."""
+    """The time to start all CTAs: the machine starts them one after another, whatever their size."""
     return ResourceBound("dispatch", chip_cycles=1.0 / machine.cta_rate)
 
 
 def atomics_bound(given: TimingInput, machine: Machine) -> ResourceBound:
-    """The time of the atomics at the hottest address, which L2 does one after the other."""
+    """The time of the atomics at the hottest address, which L2 executes one after another."""
     return ResourceBound(
         "atomics", chip_cycles=given.memory.atomic_operations / machine.atomic_rate / given.ctas
     )
@@ -118,14 +118,14 @@ def atomics_bound(given: TimingInput, machine: Machine) -> ResourceBound:
 def dram_rate(caches: CacheEstimate, machine: Machine) -> float:
     """Sustained bytes per cycle for the launch's mix of reads and writes.
 
-    Traffic in one direction reaches ``sustained_one_way``; from ``dram.fully_mixed`` of the bytes in the lesser direction on, the
-    turning of the bus costs what ``sustained_mixed`` shows; between them the time per byte goes linearly.
+    Traffic in one direction has the rate ``sustained_one_way``. If the smaller direction has at least the share ``dram.fully_mixed``
+    of the bytes, turnarounds of the bus reduce the rate to ``sustained_mixed``. In between, the time per byte is linear.
     """
     one_way = machine.dram_bytes_per_cycle(machine.dram_sustained_one_way)
     mixed = machine.dram_bytes_per_cycle(machine.dram_sustained_mixed)
     if not caches.dram_bytes:
         return one_way
-    local = caches.local_dram_bytes / 2  # what is stored is loaded again
+    local = caches.local_dram_bytes / 2  # each stored byte is loaded once
     lesser = min(caches.dram_read_bytes + local, caches.dram_write_bytes + local) / caches.dram_bytes
     mix = min(1.0, lesser / common("dram.fully_mixed"))
     return 1.0 / ((1.0 - mix) / one_way + mix / mixed)

@@ -1,6 +1,6 @@
 """Where loads are served, estimated from sectors and footprints (exact addresses are not simulated here).
 
-Assumptions, all stated so that a prediction can be judged:
+Assumptions:
 
 - both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``), or L2 holds what the same
   launch has left there (``warm``, as when a kernel is run again and again);
@@ -8,15 +8,15 @@ Assumptions, all stated so that a prediction can be judged:
   happens to the share of the footprint that the launch before left there: all of it up to ``l2.kept_whole`` of the cache, nothing from
   ``l2.kept_none`` on (``common``), evenly less in between;
 - L1: a sector that a CTA reads again hits if the resident CTAs' distinct sectors fit into the L1 that their shared memory
-  leaves, else in the share that fits. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, no
+  leaves; else the share that fits does. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, no
   reuse in L1 is counted at all;
 - L2: of the reads that miss L1 and are not the first of their sector, that share hits which the L2 can hold of the footprint of
   the CTAs running at once (the whole footprint divided evenly over the grid);
 - each partition of L2 holds its part of memory, and a copy of what its SMs have read from another: the first read of a sector in
   a partition goes to another one with the probability that the sector belongs there;
 - stores write through to L2; atomics are done there;
-- local memory stays in the L1 that shared memory leaves, in the share that fits of what the threads on an SM keep there; the rest
-  goes to L2, and what does not fit there to DRAM.
+- local memory of the threads on an SM stays in the L1 that shared memory leaves, in the share that fits; the rest goes to L2, and
+  the part that does not fit there to DRAM.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = ["SECTOR", "CacheEstimate", "estimate_caches"]
 
 @dataclass(frozen=True, slots=True)
 class CacheEstimate:
-    """Hit rates of loads (0 to 1) and bytes moved between the levels over the whole launch. ``l2_far_bytes``: what hits in another
-    partition of L2 than the SM's; ``l2_left``: the share (0 to 1) of first reads that find in L2 what the launch before has left."""
+    """Hit rates of loads (0 to 1) and bytes moved between the levels in the whole launch. ``l2_far_bytes``: hits in another partition
+    of L2 than the SM's; ``l2_left``: the share (0 to 1) of first reads that hit data in L2 from the previous launch."""
 
     l1_hit: float
     l2_hit: float
@@ -51,7 +51,7 @@ class CacheEstimate:
 
     @property
     def l2_far(self) -> float:
-        """The share of the hits in L2 that are served by another partition."""
+        """The share of the L2 hits that another partition serves."""
         hits = self.l2_read_bytes - self.dram_read_bytes
         return self.l2_far_bytes / hits if hits > 0.0 else 0.0
 
@@ -87,13 +87,13 @@ def estimate_caches(
     local_missed = memory.local_sectors * SECTOR * (1.0 - local_hit)
     local_dram = local_missed * (1.0 - kept)
 
-    # each partition of L2 keeps a copy of what its SMs read; what is written is in one
+    # Each partition of L2 holds a copy of what its SMs read; written data are in one partition.
     left = _left(machine.l2_partitions * first + memory.write_footprint, machine) if warm else 0.0
     from_dram -= first * left
 
     others = machine.l2_partitions - 1
     foreign = others / machine.l2_partitions
-    # of the sectors that come from DRAM the way is counted in its latency
+    # The latency of DRAM includes the distance to the partition.
     far = max(0.0, min(first * others, missed * foreign) - from_dram * foreign)
 
     written = (memory.store_sectors + memory.atomic_sectors) * SECTOR
@@ -113,10 +113,10 @@ def estimate_caches(
 
 
 def _local(given: TimingInput, machine: Machine, resident: Occupancy) -> tuple[float, float]:
-    """The share of the accesses to local memory that hit in L1, and the bytes of it that lie beyond."""
+    """The share of local accesses that hit in L1, and the bytes that do not fit there."""
     if not given.local_bytes:
         return 1.0, 0.0
-    # what registers and shared memory would allow is left out: a launch that needs more of them gains no room in L1
+    # Occupancy limits by registers and shared memory are ignored: a launch that needs more of them gains no room in L1.
     ctas = min(resident.limits["warps"], resident.limits["ctas"], -(-given.ctas // machine.sm_count))
     needed = ctas * given.threads_per_cta * given.local_bytes
     room = max(0.0, machine.l1_bytes - min(machine.shared_per_sm, ctas * resident.shared_per_cta))
@@ -126,6 +126,6 @@ def _local(given: TimingInput, machine: Machine, resident: Occupancy) -> tuple[f
 
 
 def _left(footprint: float, machine: Machine) -> float:
-    """The share of what was brought into L2 that is still there when it is gone through again."""
+    """The share of data in L2 that is still there at the next pass over it."""
     whole, none = common("l2.kept_whole"), common("l2.kept_none")
     return min(1.0, max(0.0, (none - footprint / machine.l2_bytes) / (none - whole)))

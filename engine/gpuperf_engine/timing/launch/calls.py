@@ -1,4 +1,4 @@
-"""Which functions a call enters, and how often."""
+"""The functions that calls enter, and how often."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["Calls"]
 
 
 class Calls:
-    """The calls of a program of which each block was executed ``executions`` times.
+    """The calls of a program whose blocks were executed ``executions`` times.
 
-    Functions that call one another are entered as one: what was executed in all of them is shared among the calls from outside.
-    So are the entries of a function among the calls through registers that may mean it.
+    Mutually recursive functions are entered as one: their executions are divided among the calls from outside. The entries of a
+    function are divided likewise among the indirect calls that may target it.
     """
 
     def __init__(self, program: Program, executions: Sequence[int]) -> None:
         self.program, self.executions = program, executions
 
     def entered(self, block: BasicBlock) -> Iterator[tuple[int, int, float]]:
-        """The functions that the call at the end of a block enters, others than its own and those that call that one: number,
-        executions in the launch, and those for each execution of the call."""
+        """The functions that the call at the end of a block enters, without its own function and functions that are mutually recursive
+        with it: number, executions in the launch, and executions per call."""
         targets = self.targets.get(block.index, [])
         for group in dict.fromkeys(self.group(number) for number in targets):
             if block.function in group:
@@ -39,7 +39,7 @@ class Calls:
 
     @cached_property
     def targets(self) -> dict[int, list[int]]:
-        """By block that ends with a call, the functions that it may mean."""
+        """By block that ends with a call, the functions that it may target."""
         program = self.program
         return {
             block.index: callees(block.terminator.call, program.functions, program.function_of)
@@ -48,13 +48,13 @@ class Calls:
         }
 
     def group(self, number: int) -> frozenset[int]:
-        """The function, and those that it calls and that call it."""
+        """The function, and those that are mutually recursive with it."""
         reached = self.reached
         return frozenset(other for other in reached[number] if number in reached[other]) | {number}
 
     @cached_property
     def reached(self) -> list[set[int]]:
-        """By function, those that it calls, directly or not."""
+        """By function, the functions that it calls directly or indirectly."""
         direct: list[set[int]] = [set() for _ in self.program.functions]
         for index, meant in self.targets.items():
             direct[self.program.blocks[index].function].update(meant)

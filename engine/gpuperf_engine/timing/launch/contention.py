@@ -1,8 +1,8 @@
-"""Atomics on the same address of global memory, which L2 does one after the other, at most one in a clock.
+"""Atomics on the same address of global memory, which L2 executes one after another, at most one per clock.
 
-How many lanes come to the hottest address of a launch is counted (``simt.atomic_targets``). Integer sums, extremes and bitwise
-operations of lanes that share an address are combined before they reach L2; exchanges, compare-and-swap and floating-point operations
-are not.
+The number of lanes at the hottest address of a launch is counted (``simt.atomic_targets``). Integer additions, minima, maxima and
+bitwise operations of lanes with the same address are combined before they reach L2; exchanges, compare-and-swap and floating-point
+operations are not.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _COLUMN = {name: number for number, name in enumerate(SITE_COLUMNS)}
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """``operations`` follow each other at the hottest address of the launch, ``hottest`` says at which, for people; ``waits`` are the
-    cycles that a request waits for its own lanes, by number of the memory instruction."""
+    """``operations``: serialised at the hottest address of the launch; ``hottest``: describes the address for users; ``waits``: cycles
+    that a request waits for its own lanes, by number of the memory instruction."""
 
     operations: float
     hottest: str
@@ -30,7 +30,7 @@ class Contention:
 
 
 def contention(record: LaunchRecord, machine: Machine) -> Contention:
-    """Of the atomics of one launch whose memory behaviour was observed."""
+    """The contention of one launch whose memory behaviour was observed."""
     assert record.observation.sites is not None
     waits: dict[int, float] = {}
     for site in record.program.sites:
@@ -43,7 +43,7 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
         if serializations > requests * together:
             waits[site.index] = (serializations / requests / together - 1.0) / machine.atomic_rate
     hottest = record.observation.hottest
-    # where a machine combines more or fewer lanes than were counted together, the least that it can be
+    # If the machine combines more or fewer lanes than the count assumes, the lower bound.
     operations = max(
         hottest.operations * HALF / max(HALF, machine.atomic_lanes), hottest.lanes / machine.atomic_lanes
     )

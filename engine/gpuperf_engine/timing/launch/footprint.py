@@ -28,7 +28,7 @@ def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) ->
     for index, count in sorted(sectors.items()):
         group = _arrays(program, index, plan, sorted(arrays), addresses)
         groups[group] = groups.get(group, 0) + count * _SECTOR
-    # A group inside a larger one shares the larger one's arrays.
+    # A group inside a larger one shares its arrays.
     largest = [group for group in groups if not any(group < other for other in groups)]
     total = 0
     for group in largest:
@@ -40,7 +40,8 @@ def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) ->
 
 
 def _known(program: Program, plan: LaunchPlan) -> tuple[dict[int, int], dict[Variable | Function, int]]:
-    """Sizes of the arrays that arguments point to and of the module's variables, by start; and where the latter are."""
+    """Sizes of the arrays that arguments point to and of the module's variables, by start address; and the addresses of the
+    variables."""
     arrays = dict(plan.pointed_at)
     addresses = {target: int(plan.symbols[index]) for target, index in program.symbol_of.items()}
     arrays |= {addresses[target]: target.size for target in addresses if isinstance(target, Variable)}
@@ -58,7 +59,7 @@ def _arrays(
     starts: list[int],
     addresses: Mapping[Variable | Function, int],
 ) -> frozenset[int]:
-    """Start addresses of the arrays that a memory instruction may touch; all of them where that is not known."""
+    """Start addresses of the arrays that a memory instruction may touch; all arrays if they are unknown."""
     everything = frozenset(starts)
     reached: set[int] = set()
     for origin in _origins(program, site):
@@ -75,7 +76,7 @@ def _arrays(
 
 
 def _origins(program: Program, site: int) -> frozenset[Variable | None]:
-    """Parameters and variables that the address of a site is made from; ``None`` among them for what is not known."""
+    """Parameters and variables that the address of a site depends on; ``None`` among them stands for an unknown origin."""
     known = program.kernel.memo.setdefault("timing.origins", {})
     assert isinstance(known, dict)
     if site not in known:
@@ -111,7 +112,7 @@ def _trace(program: Program, site: int) -> frozenset[Variable | None]:
 
 
 def _named(source: Instruction, function: Function) -> set[Variable | None]:
-    """What a defining instruction takes from outside the registers."""
+    """Origins outside the registers of the result of a defining instruction."""
     if source.effect is CALL:
         return {None}
     named: set[Variable | None] = set()

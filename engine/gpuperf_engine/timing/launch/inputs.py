@@ -1,4 +1,4 @@
-"""What the models of time need to know about a launch, apart from everything that the emulator knows besides."""
+"""The input of the timing models: the properties of a launch that they use."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ __all__ = [
 ]
 
 SIMULATION = "simulation"
-"""The model that takes a launch and its machine code instead; here, so that ``timing.models.simulation`` need not be imported."""
+"""The model whose input is a launch and its machine code; defined here so that importing it does not import
+``timing.models.simulation``."""
 NO_ORIGIN = -1
-"""``Instruction.origin`` of what comes from no PTX instruction."""
+"""``Instruction.origin`` of instructions without a PTX instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One machine instruction on the path of a warp.
 
-    ``unit`` is the unit it occupies (``machines.schema.UNITS``, or ``none`` for what the hardware does not execute);
-    ``latency`` names the cycles until its result can be used: a name of ``machines.schema.LATENCIES``, ``global`` (a load
+    ``unit`` is the unit it occupies (``machines.schema.UNITS``, or ``none`` if the hardware does not execute it);
+    ``latency`` names the cycles until its result is available: a name of ``machines.schema.LATENCIES``, ``global`` (a load
     served by L1, L2 or DRAM), ``local``, ``constant``, ``atomic`` (a global atomic whose result is used) or ``none``.
     ``reads`` and ``writes`` number registers, predicates and anything else that orders instructions. ``site`` is the number of a
-    memory instruction, -1 for all others: ``TimingInput.waits`` says what it takes beyond its latency. ``origin`` is the number of the
-    PTX instruction that it comes from, a key of ``TimingInput.origins``.
+    memory instruction, -1 for all others: ``TimingInput.waits`` has its cycles beyond its latency. ``origin`` is the number of its PTX
+    instruction, a key of ``TimingInput.origins``.
     """
 
     unit: str
@@ -50,8 +51,8 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A PTX instruction as the reason of stalls: where it stands, and of which kind (``results.Stall.cause``) a stall is that waits
-    for its ``result``, or behind it in the ``queue`` of the LSU."""
+    """The position of a PTX instruction, for stalls, and the kinds (``results.Stall.cause``) of stalls that wait for its ``result``,
+    or in the ``queue`` of the LSU behind it."""
 
     line: CodeLine
     result: str
@@ -60,7 +61,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instructions in order, executed ``weight`` times (0 to 1) whenever the path comes past: its share of the branch."""
+    """Instructions in order, executed with the probability ``weight`` (0 to 1) each time the path reaches them."""
 
     instructions: tuple[Instruction, ...]
     weight: float = 1.0
@@ -68,14 +69,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A part of the path that is executed ``trips`` times on average whenever the path comes past."""
+    """A part of the path that is executed ``trips`` times on average each time the path reaches it."""
 
     body: Path
     trips: float
 
 
 Path: TypeAlias = "tuple[Block | Loop, ...]"
-"""The way of the longest warp through the kernel: blocks and loops in the order of execution."""
+"""The path of the average warp through the kernel: blocks and loops in the order of execution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,13 @@ class MemoryTraffic:
     ``read_footprint`` and ``write_footprint`` are distinct bytes of global memory touched (in whole sectors);
     ``cta_read_sectors`` is the sum over CTAs of the distinct sectors that each of them reads, ``None`` if not known.
     ``load_wavefronts`` are those of global loads in the banks of L1, ``None`` if not known: then as many as their sectors
-    fill; ``load_tag_wavefronts`` are those in which L1 looks up their lines. ``texture_misses`` is the part of the texture fetches
-    (0 to 1) that wait for memory below L1; their sectors are among those of the loads.
+    fill; ``load_tag_wavefronts`` are those of their tag lookups in L1. ``texture_misses`` is the share of texture fetches
+    (0 to 1) that miss L1; their sectors are included in those of the loads.
     ``shared_wavefronts`` counts those of shared memory, bank conflicts included (one per conflict-free request of 4
     bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request; ``atomic_operations``
-    are those that follow each other in L2 at the hottest address. ``constant_serializations`` are lanes that read a constant
-    after another of their request. Uncoalesced requests need more sectors than as many lanes side by side.
+    are those that L2 serialises at the hottest address. ``constant_serializations`` are lanes that read a constant after
+    another lane of their request. Uncoalesced requests need more sectors than contiguous lanes.
     """
 
     load_requests: float = 0
@@ -116,7 +117,7 @@ class MemoryTraffic:
     uncoalesced_store_sectors: float = 0
 
     def scaled(self, loads: float, stores: float) -> MemoryTraffic:
-        """With these shares (0 to 1) of the loads and of the stores."""
+        """The traffic with these shares (0 to 1) of the loads and of the stores."""
         of_ctas, wavefronts = self.cta_read_sectors, self.load_wavefronts
         return replace(
             self,
@@ -138,11 +139,11 @@ class MemoryTraffic:
 
 @dataclass(frozen=True, slots=True)
 class TimingInput:
-    """A launch as the models see it.
+    """A launch as input of the models.
 
     ``grid`` and ``block`` are CTAs and threads along x, y, z; ``warp_instructions`` are machine instructions issued by all
-    warps of the launch, by unit, and ``operand_reads`` the operands that these read from the register file; ``path`` is the way
-    of the longest warp; ``barriers`` counts the CTA barriers on it.
+    warps of the launch, by unit, and ``operand_reads`` the operands that these read from the register file; ``path`` is the path
+    of the average warp; ``barriers`` counts the CTA barriers on it.
     ``local_bytes`` are what a thread keeps in local memory, spilled registers among them. ``resources`` says where
     ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
     latencies, in cycles, that instructions of the path name; ``waits`` are the cycles that a request of a memory instruction takes
@@ -169,7 +170,7 @@ class TimingInput:
     hottest: str = ""
     origins: Mapping[int, Origin] = field(default_factory=dict)
     barriers_at: Mapping[int, float] = field(default_factory=dict)
-    #: CTAs of the grid that never ran, as others cancelled their launch and did their work
+    #: CTAs of the grid that never ran, because other CTAs cancelled their launch and took over their work.
     cancelled: int = 0
 
     @property

@@ -1,8 +1,8 @@
-"""Operands that instructions read from the register file, which gives only so many in a cycle.
+"""Operands that instructions read from the register file, whose bandwidth is limited.
 
-An operand is a register of any width (banks are 64 bits wide); predicates, constants and immediates are none. What the
-instruction before has read is kept for the next one (``.reuse`` in machine code) unless it was written meanwhile: ptxas orders
-multiply-adds so that they follow each other in this way. Memory instructions read through a queue of their own and do not count.
+An operand is a register of any width (banks are 64 bits wide); predicates, constants and immediates do not count. An operand that the
+preceding instruction read is cached (``.reuse`` in machine code) unless it was written meanwhile: ptxas orders multiply-adds for this
+reuse. Memory instructions read their operands through a separate queue and do not count.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...ptx.syntax import Instruction, Register
 __all__ = ["operand_reads"]
 
 _QUEUED = frozenset({"none", "lsu", "tex", "cbu", "adu", "tensor"})
-"""Units whose operands do not go through the ports as they issue: memory's queue, branches, fragments that are held."""
+"""Units whose operands bypass the register ports at issue: the memory queue, branches, fragments that are held."""
 
 
 def operand_reads(instructions: Iterable[Instruction]) -> int:
-    """Of the instructions of a block, executed once, in their order."""
+    """Operands that one execution of a block reads."""
     total = 0
     kept: frozenset[Register] = frozenset()
     for item in instructions:

@@ -1,9 +1,9 @@
 """The order of machine instructions inside a basic block, as an assembler would choose it.
 
-PTX is written load, use, load, use; ptxas moves loads up so that a warp waits once for all of them. List scheduling by height:
-among the instructions whose operands have been issued, the one with the longest way to the end of the block comes first, and
-of equals the one that was written first. True, anti and output dependences of registers are kept; so is the order of memory, which
-the caller expresses as registers too.
+PTX alternates loads and uses; ptxas moves loads up so that a warp waits once for all of them. This is list scheduling by height:
+among the instructions whose operands have been issued, the one with the longest latency path to the end of the block comes first;
+ties keep the order of the program. True, anti and output dependences of registers are kept; so is the order of memory accesses,
+which the caller expresses as registers too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def schedule(instructions: Sequence[Instruction], latencies: Mapping[str, float]
 
 
 def _dependences(instructions: Sequence[Instruction], fixed: bool) -> tuple[list[int], list[dict[int, bool]]]:
-    """How many instructions each one waits for, and which wait for it (True: for its result, not only for its issue)."""
+    """The number of instructions that each one waits for, and the instructions that wait for it (True: for its result, False: only for
+    its issue)."""
     after: list[dict[int, bool]] = [{} for _ in instructions]
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}

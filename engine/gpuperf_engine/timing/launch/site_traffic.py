@@ -1,4 +1,4 @@
-"""What the memory instructions of a launch moved, as the time model sees it: traffic of all, and the wait of each."""
+"""The traffic of all memory instructions of a launch, and the wait of each, as input of the models."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
     "without_conflicts",
 ]
 
-#: spaces that are read from banks of constants
+#: State spaces that are read from constant banks.
 CONSTANT_SPACES = ("const", "param")
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Counters of one memory instruction; ``space`` is where most of its lanes went, ``ideal`` the wavefronts of shared memory that it
-    would take without bank conflicts."""
+    """Counters of one memory instruction. ``space``: the state space of most of its lanes; ``ideal``: its wavefronts of shared memory
+    without bank conflicts."""
 
     space: str
     requests: int
@@ -46,7 +46,7 @@ class Site:
 
 
 def observed_sites(record: LaunchRecord) -> list[Site]:
-    """The counters of every memory site of the program, in its order."""
+    """The counters of the memory sites of the program, in order."""
     assert record.observation.sites is not None
     sites = []
     for site, row in zip(record.program.sites, record.observation.sites.tolist(), strict=True):
@@ -103,7 +103,7 @@ def mean_waits(sites: list[Site], machine: Machine) -> dict[int, float]:
 
 
 def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) -> MemoryTraffic:
-    """What the launch moves: requests, sectors, footprints and wavefronts of all sites together."""
+    """The traffic of the launch: requests, sectors, footprints and wavefronts of all sites."""
     requests = dict.fromkeys(("load", "store", "atomic", "reduction"), 0)
     sectors = dict(requests)
     read: dict[int, int] = {}
@@ -122,7 +122,7 @@ def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) ->
             if seen.global_wavefronts:
                 data += seen.global_wavefronts
                 tags += tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
-            elif site.kind == "load":  # a bulk copy: no lane makes it
+            elif site.kind == "load":  # a bulk copy, which has no lanes
                 data += seen.sectors * SECTOR / WAVEFRONT
             (read if site.kind == "load" else written)[site.index] = seen.sectors
     return MemoryTraffic(
@@ -146,7 +146,8 @@ def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) ->
 
 
 def coalesced(seen: Site, width: int) -> Site:
-    """The same accesses of ``width`` bytes per lane, the lanes of each uncoalesced request side by side from a line's begin on."""
+    """The same accesses of ``width`` bytes per lane, with the lanes of each uncoalesced request contiguous from the start of a
+    line."""
     if not _is_uncoalesced(seen, width):
         return seen
     size, requests = seen.lanes / seen.requests * width, seen.global_requests
@@ -160,12 +161,12 @@ def coalesced(seen: Site, width: int) -> Site:
 
 
 def without_conflicts(seen: Site, width: int) -> Site:
-    """The same accesses without bank conflicts of shared memory."""
+    """The same accesses without bank conflicts."""
     return replace(seen, wavefronts=min(seen.wavefronts, seen.ideal))
 
 
 def _is_uncoalesced(seen: Site, width: int) -> bool:
-    """Whether a mean request needs more sectors than its lanes would side by side, wherever these begin."""
+    """Whether a mean request needs more sectors than contiguous lanes at any alignment."""
     if not seen.global_requests:
         return False
     lanes = seen.lanes / seen.requests

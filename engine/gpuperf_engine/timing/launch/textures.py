@@ -21,7 +21,7 @@ NOTE = "textures and surfaces: every texel is assumed to be read from memory at 
 
 @dataclass(frozen=True, slots=True)
 class ImageTraffic:
-    """Bytes read and written, and the part of the fetches (0 to 1) that read what had not been read before."""
+    """Bytes read and written, and the share of fetches (0 to 1) of texels that were not read before."""
 
     read: int = 0
     written: int = 0
@@ -29,7 +29,7 @@ class ImageTraffic:
 
 
 def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
-    """Of one launch; ``None`` if it used no texture and no surface."""
+    """The traffic of one launch; ``None`` if it uses no texture and no surface."""
     fetched = stored = 0
     for block in record.program.blocks:
         if not int(record.observation.block_lanes[block.index]):

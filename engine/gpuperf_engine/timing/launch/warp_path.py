@@ -39,15 +39,15 @@ _LOAD_LATENCY = {
 }
 
 
-# Spaces in which the order of accesses matters, and the registers that stand for it.
+# Spaces in which the order of accesses matters, and the registers that represent it.
 _SPACES = ("global", "shared", "local")
 _ORDER = (-1, -2, -3)
 
 
 @dataclass
 class MachineBlock:
-    """A basic block in machine instructions: in scheduled order, with the latencies of its chains, all of its units, and what its
-    instructions come from."""
+    """A basic block in machine instructions, scheduled; the latencies of its chains; its instructions by unit; and the PTX origins of
+    its instructions."""
 
     instructions: tuple[Instruction, ...]
     latencies: Mapping[str, float]
@@ -56,12 +56,12 @@ class MachineBlock:
 
 
 def origin_of(instruction: syntax.Instruction, block: BasicBlock) -> int:
-    """The number of an instruction among all of the program (``Instruction.origin``)."""
+    """The number of an instruction in the program (``Instruction.origin``)."""
     return (block.function << 20) + instruction.index
 
 
 def spill_origin(block: BasicBlock) -> int:
-    """The number of the loads and stores of spilled registers in a block."""
+    """The origin of the loads and stores of spilled registers in a block."""
     return NO_ORIGIN - 1 - block.index
 
 
@@ -72,9 +72,9 @@ def _code_line(instruction: syntax.Instruction, opcode: str, unit: str) -> CodeL
 
 @dataclass
 class PathBuilder:
-    """Machine instructions of one launch: ``executions`` of each block by warps, ``sites`` as observed, registers as ``allocated``.
+    """The machine instructions of one launch: ``executions`` of each block by warps, observed ``sites``, ``allocated`` registers.
 
-    ``latencies`` collects the chains of instructions that are one latency in the path, ``origins`` the PTX instructions on it.
+    ``latencies`` collects the latencies of chains on the path, ``origins`` the PTX instructions on it.
     """
 
     program: Program
@@ -98,7 +98,7 @@ class PathBuilder:
         self.known = known.setdefault(key, self.known)
 
     def machined(self, block: BasicBlock) -> MachineBlock:
-        """A block as this machine executes it; the same for all launches whose accesses go to the same spaces."""
+        """A block in machine instructions; launches whose accesses go to the same spaces share it."""
         machine_block = self.known.get(block.index)
         if machine_block is None:
             expanded = [*self.reloaded(block)]
@@ -134,7 +134,7 @@ class PathBuilder:
             yield Instruction("lsu", "local", (), result, origin=spill_origin(block))
 
     def with_stores(self, expanded: list[Instruction], block: BasicBlock) -> list[Instruction]:
-        """The instructions of a block with the stores of spilled registers, before the branch or barrier that ends it."""
+        """The instructions of a block with the stores of spilled registers, which precede its terminator."""
         base = block.function << 20
         stores = [
             Instruction(
@@ -146,8 +146,8 @@ class PathBuilder:
         return [*expanded[:-1], *stores, expanded[-1]] if ends else [*expanded, *stores]
 
     def origins_of(self, block: BasicBlock, expanded: Iterable[Instruction]) -> Mapping[int, Origin]:
-        """Where the instructions of a block stand, and what waiting for them is called."""
-        # the first of an instruction carries its latency
+        """The PTX origins of the instructions of a block, with the names of waits for them."""
+        # The first machine instruction of a PTX instruction carries its latency.
         first: dict[int, Instruction] = {}
         for item in expanded:
             first.setdefault(item.origin, item)
@@ -164,7 +164,7 @@ class PathBuilder:
         return origins
 
     def barriers_at(self, warps: int) -> Mapping[int, float]:
-        """The barriers that a warp passes at each instruction."""
+        """The number of barriers that a warp passes, by instruction."""
         return {
             origin_of(block.instructions[-1], block): self.executions[block.index] / warps
             for block in self.program.blocks
@@ -172,7 +172,7 @@ class PathBuilder:
         }
 
     def constant_serializations(self) -> int:
-        """Lanes that read constants at addresses of their own: each is served after another."""
+        """Lanes that read different constant addresses in one request, which are serialised."""
         return sum(
             seen.lanes - seen.requests
             for site, seen in zip(self.program.sites, self.sites, strict=True)
@@ -180,7 +180,7 @@ class PathBuilder:
         )
 
     def spilled_sectors(self) -> float:
-        """Sectors of the loads and stores of spilled registers: each word of a warp fills a line."""
+        """Sectors of the loads and stores of spilled registers: one word of all lanes of a warp fills a line."""
         allocated, total = self.allocated, 0
         for of in (allocated.loads, allocated.stores):
             for index, registers in of.items():
@@ -189,7 +189,7 @@ class PathBuilder:
 
     @property
     def order_latencies(self) -> Mapping[str, float]:
-        """Latencies to schedule by: loads as an assembler that knows nothing of caches takes them."""
+        """Latencies for scheduling: an assembler does not know which cache serves a load."""
         known = self.machine.latencies
         loads = {"global": known["l2"], "local": known["l1"], "constant": known["l1"], "atomic": known["l2"]}
         return {**known, **loads, **self.latencies}
@@ -203,8 +203,8 @@ class PathBuilder:
         return {unit: count for unit, count in total.items() if count}
 
     def constant(self, instruction: syntax.Instruction, block: BasicBlock) -> str:
-        """What a load from constants or parameters is: an ``operand`` of the instructions that use it, where all lanes read one
-        address, or a ``load`` through the cache of constants; empty for everything else."""
+        """How a load from constants or parameters is executed: as an ``operand`` of the instructions that use it if all lanes read one
+        address, or as a ``load`` through the constant cache; empty for other instructions."""
         if instruction.effect is not LOAD or instruction.form.space not in CONSTANT_SPACES:
             return ""
         uniform = self.program.uniform[block.function]
@@ -224,7 +224,7 @@ class PathBuilder:
     # -- the path -------------------------------------------------------------------------------------------------------
 
     def path_of(self, function: int, entries: float) -> Path:
-        """The path of one function, which was entered ``entries`` times, without the calls of itself."""
+        """The path of one function, entered ``entries`` times, without its recursive calls."""
         if not entries:
             return ()
         blocks = self.program.blocks_of(function)
@@ -269,7 +269,8 @@ class PathBuilder:
                 yield Loop(body, share * each)
 
     def expand(self, instruction: syntax.Instruction, block: BasicBlock) -> Iterable[Instruction]:
-        """Machine instructions of one PTX instruction: the first carries operands and result, the others take their slots."""
+        """The machine instructions of one PTX instruction: the first carries operands and result, the others only occupy their
+        units."""
         base, origin = block.function << 20, origin_of(instruction, block)
         sources = tuple(dict.fromkeys(base + register.index for register in reads(instruction)))
         results = tuple(dict.fromkeys(base + register.index for register in writes(instruction)))
@@ -299,7 +300,7 @@ class PathBuilder:
             yield Instruction(unit, origin=origin)
 
     def memory_order(self, instruction: syntax.Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Registers (negative, one per space) that keep loads behind the stores before them: those read and those written."""
+        """Registers (negative, one per space) that order loads after preceding stores: those read and those written."""
         effect = instruction.effect
         if not (effect.per_lane or effect.orders) or (
             effect is LOAD and "nc" in instruction.opcode.split(".")
@@ -313,7 +314,7 @@ class PathBuilder:
         return token, () if effect is LOAD else token
 
     def latency(self, instruction: syntax.Instruction, unit: str) -> str:
-        """The name of the latency of an instruction that is one machine instruction."""
+        """The name of the latency of a single machine instruction."""
         if instruction.effect is LOAD:
             return _LOAD_LATENCY.get(self.space(instruction), "none")
         if instruction.effect is ATOMIC:
@@ -323,7 +324,7 @@ class PathBuilder:
         return unit if unit in self.machine.latencies else "none"
 
     def space(self, instruction: syntax.Instruction) -> str:
-        """Where a memory instruction went: at generic addresses as observed."""
+        """The state space of a memory instruction; for generic addresses the observed one."""
         site = self.program.site_of.get(instruction)
         return self.sites[site].space if site is not None else instruction.form.space or "generic"
 

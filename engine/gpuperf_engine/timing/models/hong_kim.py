@@ -68,8 +68,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """``cycles`` of the launch, ``mwp`` and ``cwp``, and what limits: ``issue``, ``latency`` (too few warps), ``departure`` (requests
-    leave the SM one after the other) or ``bandwidth``."""
+    """``cycles`` of the launch, ``mwp`` and ``cwp``, and the limiter: ``issue``, ``latency`` (too few warps), ``departure`` (requests
+    leave the SM one after another) or ``bandwidth``."""
 
     mwp: float
     cwp: float
@@ -78,7 +78,7 @@ class Parallelism:
 
 
 def parallelism(given: Launch) -> Parallelism:
-    """The equations of the paper, with its names for what they are about."""
+    """The equations of the paper, with its names."""
     n = given.warps
     comp_cycles = given.issue_cycles * given.instructions
     mem_insts = given.coalesced + given.uncoalesced
@@ -118,7 +118,7 @@ def parallelism(given: Launch) -> Parallelism:
 def estimate_hong_kim(
     given: TimingInput, machine: Machine, resident: Occupancy, model: str, *, warm: bool
 ) -> Estimate:
-    """The estimate of a launch by one of ``HONG_KIM_MODELS``. The model has no bounds of single resources: the one that it names is
+    """The estimate of a launch by one of ``HONG_KIM_MODELS``. The model has no bounds of single resources: the bound of its limiter is
     the whole time."""
     caches = estimate_caches(given, machine, resident, warm=warm)
     modern = model == HONG_KIM
@@ -152,7 +152,7 @@ def estimate_hong_kim(
 def _launch(
     given: TimingInput, machine: Machine, resident: Occupancy, caches: CacheEstimate, *, modern: bool
 ) -> tuple[Launch, str]:
-    """The paper's parameters of a launch, and the level of memory at which its requests depart the slowest."""
+    """The paper's parameters of a launch, and the level of memory with the slowest departure of requests."""
     memory = given.memory
     warps = given.ctas * given.warps_per_cta
     requests = memory.load_requests + memory.store_requests
@@ -197,7 +197,7 @@ def _launch(
 
 
 def _mean_latency(machine: Machine, caches: CacheEstimate) -> float:
-    """Of a load, over where the loads are served."""
+    """The mean latency of a load over the levels that serve the loads."""
     missed = 1.0 - caches.l1_hit
     return (
         caches.l1_hit * machine.latencies["l1"]
@@ -209,7 +209,7 @@ def _mean_latency(machine: Machine, caches: CacheEstimate) -> float:
 def _departures(
     machine: Machine, caches: CacheEstimate, requested: float, active_sms: int
 ) -> Iterator[tuple[str, float]]:
-    """Cycles of an SM for each requested byte at each level of memory, through its share of that level."""
+    """Cycles of an SM for each requested byte at each level of memory, with the SM's share of the bandwidth."""
     yield "dram", caches.dram_bytes / requested * active_sms / dram_rate(caches, machine)
     of_l2 = max(1.0 / machine.l2_sm_bandwidth, active_sms / machine.l2_bandwidth)
     yield "l2", caches.l2_bytes / requested * of_l2

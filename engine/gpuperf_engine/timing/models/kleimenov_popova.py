@@ -1,10 +1,10 @@
-"""The fix-points of Kleimenov and Popova (2021): how a latency rises until the bandwidth asked for is there.
+"""The fix-points of Kleimenov and Popova (2021): a latency rises until the required bandwidth is available.
 
-Each iteration multiplies the latency of a level by how many times its bandwidth is exceeded. As printed the rule is wrong in
-two ways. A factor below one lowers the latency under the hardware's; and the iteration ends when the *time* stands still, which
-it also does while something else than this latency limits it. ``as_printed=False`` corrects both: the factor is at least one,
-and the end is reached when the bandwidth is no longer exceeded. What it reaches is then
-``max(time(latency), traffic / bandwidth)``: a bandwidth bound on a latency bound.
+Each iteration multiplies the latency of a level by the factor by which its bandwidth is exceeded. The printed rule has two errors. A
+factor below one lowers the latency below that of the hardware; and the iteration ends when the *time* no longer changes, which also
+happens while something else than this latency limits it. ``as_printed=False`` corrects both: the factor is at least one, and the
+iteration ends when the bandwidth is no longer exceeded. The result is then ``max(time(latency), traffic / bandwidth)``: the maximum of
+a latency bound and a bandwidth bound.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["FixPoint", "closed_form", "fix_point", "loaded_latency"]
 
 @dataclass(frozen=True, slots=True)
 class FixPoint:
-    """Where the iteration ended: ``time`` in cycles, the effective ``latency`` in cycles, and the number of iterations."""
+    """The end of the iteration: ``time`` in cycles, the effective ``latency`` in cycles, and the number of iterations."""
 
     time: float
     latency: float
@@ -25,7 +25,7 @@ class FixPoint:
 
 
 def closed_form(time: Callable[[float], float], latency: float, traffic: float, bandwidth: float) -> float:
-    """The time that the corrected fix-point reaches."""
+    """The time at the corrected fix-point."""
     return max(time(latency), traffic / bandwidth)
 
 

@@ -1,14 +1,14 @@
-"""How long the longest warp would take alone: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``).
+"""The time of a warp alone on its sub-partition: dependences, issue and pipes (Kleimenov and Popova's ``time(th, lat)``).
 
     issue(1) = 0
     issue(i) = max(issue(i-1) + 1, pipe of its unit free, max over the instructions it depends on of issue + latency)
     time     = max over i of issue(i) + latency(i)
 
-A warp instruction keeps the pipe of its unit for 32 / lanes cycles. The paper lets the *next* instruction wait for that,
-whatever its unit (``as_printed``); hardware lets it wait only if it needs the same pipe.
+A warp instruction occupies the pipe of its unit for 32 / lanes cycles. In the paper the *next* instruction waits for the pipe,
+whatever its unit (``as_printed``); in hardware it waits only if it needs the same pipe.
 
-``path_stalls`` says of the same time which instruction waits how long for which other one: every moment carries the instruction that
-it comes from.
+``path_stalls`` divides the same time among the instructions that wait, and those that they wait for: every moment carries the
+instruction that causes it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..launch.inputs import NO_ORIGIN, Block, Instruction, Loop, Path
 __all__ = ["PathTime", "Wait", "path_stalls", "path_time"]
 
 _FOLLOWED_TRIPS = 8
-"""Iterations of a loop that are followed at most; what each of its moments moved by in the last, it goes on moving by."""
+"""The most iterations of a loop that are simulated. The steps of the last one are extrapolated to the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathTime:
-    """Cycles of the path, the ``global`` latencies that lie one after the other on its critical part, how many global loads
-    it executes in all, how many instructions it holds statically, and by unit the cycles before it is taken for the first time
-    (``heads``) and those that the quickest of its instructions takes after it has left the unit (``tails``)."""
+    """``cycles`` of the path; ``global_latencies``: those in sequence on its critical path; ``global_loads``: executed;
+    ``instructions``: static; by unit, ``heads``: the cycles before its first use, and ``tails``: the shortest remaining latency of an
+    instruction that leaves the unit."""
 
     cycles: float
     global_latencies: float
@@ -41,25 +41,24 @@ class PathTime:
 
 
 class Wait(NamedTuple):
-    """Why an instruction issues later than the one before lets it: ``waiter`` waits for ``producer`` (numbers of PTX instructions,
-    ``Instruction.origin``), for its result or, if ``pipe`` names a unit, until it has left the pipe of that unit. ``waiter`` is
-    ``NO_ORIGIN`` for what is left when the last instruction has issued."""
+    """Why an instruction issues later than the issue port allows. ``waiter`` waits for the result of ``producer`` (numbers of PTX
+    instructions, ``Instruction.origin``) or, if ``pipe`` names a unit, for the pipe that ``producer`` occupies. ``waiter`` is
+    ``NO_ORIGIN`` for the time after the last instruction has issued."""
 
     waiter: int
     producer: int
     pipe: str = ""
 
 
-# A moment is (cycles, global latencies on the chain that leads to it, the instruction that it comes from): tuples compare by cycles
-# first.
+# A moment: cycles, global latencies on the dependence chain that leads to it, and the instruction that causes it. Tuples compare by
+# cycles first.
 _Moment = tuple[float, float, int]
 
-# What limits the next instruction: the moment at which each register is ready (int), the pipe of each unit is free (str), the
-# issue port is free (_PORT), and the last result of all so far is there (_END). With _FIRST before its name, when a unit was first
-# taken.
+# The limits of the next instruction: when each register is ready (int), the pipe of each unit is free (str), the issue port is free
+# (_PORT), and the last result so far is available (_END). The prefix _FIRST marks the first use of a unit.
 _Front = dict["int | str", _Moment]
 
-# By how much these moved in the last iteration of a loop: cycles and global latencies.
+# The steps of moments in the last iteration of a loop: cycles and global latencies.
 _Steps = dict["int | str", tuple[float, float]]
 
 _PORT, _END, _FIRST = ".port", ".end", "first "
@@ -68,7 +67,7 @@ _ZERO: _Moment = (0.0, 0.0, NO_ORIGIN)
 
 @dataclass(slots=True)
 class _Stalls:
-    """Cycles and number of the waits of a part of the path."""
+    """Cycles and number of waits in a part of the path."""
 
     found: dict[Wait, tuple[float, float]] = field(default_factory=dict)
 
@@ -81,7 +80,7 @@ class _Stalls:
             self.found[wait] = known[0] + times * cycles, known[1] + times * number
 
     def taken(self) -> dict[Wait, tuple[float, float]]:
-        """What has been found since the last call."""
+        """Returns the waits found since the last call."""
         found, self.found = self.found, {}
         return found
 
@@ -95,7 +94,7 @@ class _Rules:
     as_printed: bool
     stalls: _Stalls | None = None
     changed: dict[int, frozenset[int | str]] = field(default_factory=dict)
-    """Keys of the front that following a part can change, by the identity of its body."""
+    """Keys of the front that a part can change, by the identity of its body."""
 
 
 def path_time(
@@ -107,11 +106,11 @@ def path_time(
     issue_rate: float = 1.0,
     as_printed: bool = False,
 ) -> PathTime:
-    """Time of the path for one warp alone on its sub-partition.
+    """The time of the path for one warp alone on its sub-partition.
 
-    ``lanes`` are lanes per sub-partition by unit, ``latencies`` cycles by latency name (``none`` is 0 and may be left
-    out; ``global`` must be there if the path loads), ``waits`` what the results of memory instructions take beyond that, by
-    number of the instruction. ``KeyError`` for a unit or latency that is not given.
+    ``lanes`` are lanes per sub-partition by unit; ``latencies`` are cycles by name of the latency (``none`` is 0 and may be omitted;
+    ``global`` is required if the path loads); ``waits`` are additional cycles of memory instructions, by number of the instruction.
+    Raises ``KeyError`` for a unit or latency that is not given.
     """
     rules = _Rules(lanes, latencies, waits or {}, 1.0 / issue_rate, as_printed)
     front: _Front = {_PORT: _ZERO, _END: _ZERO}
@@ -131,9 +130,9 @@ def path_stalls(
     waits: Mapping[int, float] | None = None,
     issue_rate: float = 1.0,
 ) -> dict[Wait, tuple[float, float]]:
-    """The cycles in which the warp of ``path_time`` cannot issue, with their number, by what it waits for.
+    """The cycles in which the warp of ``path_time`` cannot issue, and the number of waits, by cause.
 
-    They and the cycles in which its instructions issue add up to ``PathTime.cycles``.
+    They and the issue cycles add up to ``PathTime.cycles``.
     """
     stalls = _Stalls()
     rules = _Rules(lanes, latencies, waits or {}, 1.0 / issue_rate, False, stalls)
@@ -222,7 +221,7 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
                 cycles += further[item.site]
             done = (start[0] + cycles, start[1] + (latency == "global"), origin)
         for register in item.writes:
-            # A register is not ready before a value that it was given earlier: hardware keeps the writes in order.
+            # Hardware keeps the order of writes: a register is not ready before its previous value.
             before = ready(register)
             front[register] = done if before is None or done > before else before
         if done > end:
@@ -231,7 +230,7 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
 
 
 def _changed(part: Block | Loop, rules: _Rules) -> frozenset[int | str]:
-    """Keys of the front that following the part can change: most parts write few of a kernel's registers."""
+    """Keys of the front that the part can change: most parts write few of a kernel's registers."""
     body = part.body if isinstance(part, Loop) else part.instructions
     keys = rules.changed.get(id(body))
     if keys is None:
@@ -249,7 +248,7 @@ def _changed(part: Block | Loop, rules: _Rules) -> frozenset[int | str]:
 
 
 def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> None:
-    """Follow a part that is executed only in a share of the cases: everything moves by that share of its way."""
+    """Follows a part that is executed with probability ``weight``: each moment advances by that share of its step."""
     taken = dict(front)
     stalls = rules.stalls
     before_it = {} if stalls is None else stalls.taken()

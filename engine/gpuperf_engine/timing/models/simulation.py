@@ -26,18 +26,18 @@ from ..launch.inputs import SIMULATION
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
 REVISION = 10
-"""Raise it when launches that were simulated before come to take another time: stored times are incomparable then."""
+"""To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
-"""A resource limits a launch of which it needs this part of the time; else latency does."""
+"""A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` stand in for those
-    that ``ptxas`` assigns; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position.
+    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` replace those that
+    ``ptxas`` assigns; ``changed``: changes of instructions (``sm_records.Change``), by position.
 
-    Its methods raise ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
-    ``LaunchError`` where no CTA fits on an SM.
+    The methods raise ``MachineError`` if ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` if the launch cannot be simulated,
+    and ``LaunchError`` if no CTA fits on an SM.
     """
 
     record: LaunchRecord
@@ -47,7 +47,7 @@ class Simulation:
     changed: Mapping[int, int] | None = None
 
     def architecture(self) -> str:
-        """The one that its PTX is assembled for."""
+        """The architecture that the PTX is assembled for."""
         target = self.record.program.kernel.module.target
         architecture = assembled_for(target, self.machine)
         if architecture is None:
@@ -55,11 +55,11 @@ class Simulation:
         return architecture
 
     def used(self) -> Resources:
-        """Registers and shared memory of a CTA."""
+        """Registers per thread and shared memory per CTA."""
         return self.resources or assembled_resources(self.record, self.architecture())
 
     def occupied(self) -> Occupancy:
-        """CTAs on an SM."""
+        """The occupancy of an SM."""
         resources = self.used()
         return occupancy(
             self.machine,
@@ -69,7 +69,7 @@ class Simulation:
         )
 
     def timed(self) -> Timed:
-        """In clocks."""
+        """The simulated time in clocks."""
         numbers, resident = numbers_of(self.machine), self.occupied()
         return timed_launch(
             self.record,
@@ -82,33 +82,33 @@ class Simulation:
         )
 
     def window(self, start: int | None, clocks: int) -> Window:
-        """What warps and units of the SM do in some clocks, in the middle of what is simulated where no start is given."""
+        """The activity of warps and units of the SM in ``clocks`` clocks, from ``start`` or in the middle of the simulated CTAs."""
         numbers, resident = numbers_of(self.machine), self.occupied()
         traced = trace_launch(self.record, self.architecture())
         return traced.window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.warm, start, clocks)
 
     def atomics(self) -> float:
-        """Clocks that atomics on the same address of global memory need."""
+        """Clocks that the atomics at the hottest address need."""
         if self.record.observation.sites is None:
             return 0.0
         return contention(self.record, self.machine).operations / self.machine.atomic_rate
 
     def microseconds(self, cycles: float, bounds: Mapping[str, float]) -> float:
-        """Of clocks without the launch overhead, of which the tensor cores are busy for a part."""
+        """The time of clocks without the launch overhead; the tensor cores are busy for a part of them."""
         return self.machine.microseconds(cycles, bounds.get("tensor", 0.0) / cycles)
 
 
 def simulated(
     record: LaunchRecord, machine: Machine, *, warm: bool = False, resources: Resources | None = None
 ) -> Estimate:
-    """The predicted time of one launch. Arguments and errors as ``Simulation``."""
+    """The predicted time of one launch. Arguments and errors as for ``Simulation``."""
     numbers_of(machine)
     find_tool("ptxas")
     return estimate_of(Simulation(record, machine, warm, resources))
 
 
 def estimate_of(simulation: Simulation) -> Estimate:
-    """The predicted time. Errors as ``Simulation``."""
+    """The predicted time. Errors as for ``Simulation``."""
     record, machine = simulation.record, simulation.machine
     assembler = f"ptxas {find_tool('ptxas').full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
@@ -170,7 +170,7 @@ def _longest_first(reasons: Mapping[str, float]) -> dict[str, float]:
 
 
 def _origin(origins: tuple[Instruction, ...], number: int) -> tuple[int, str]:
-    """The line of the PTX and that of the program, of an instruction by its number."""
+    """The line of the PTX and the line of the source for the number of an instruction."""
     if not 0 < number <= len(origins):
         return 0, ""
     origin = origins[number - 1]
@@ -194,7 +194,7 @@ def _notes(timed: Timed, assembler: str) -> tuple[str, ...]:
 
 
 def numbers_of(machine: Machine) -> SmNumbers:
-    """What the simulation needs to know of a machine; raises ``NotRun`` where its description lacks some of it."""
+    """The numbers of a machine that the simulation needs; raises ``NotRun`` if its description lacks one."""
     if machine.memory_queue is None or machine.address_rate is None or "barrier" not in machine.latencies:
         raise NotRun(
             f"the description of {machine.id} lacks sm.memory_queue, sm.address_rate or latency.barrier"
@@ -228,7 +228,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
 
 
 def _rows(machine: Machine) -> dict[str, Any]:
-    """How often DRAM opens rows, if the description says so."""
+    """The rate at which DRAM opens rows, if the description has it."""
     channels, interval = machine.dram_channels, machine.dram_row_interval
     if channels is None or interval is None:
         return {}
@@ -237,7 +237,7 @@ def _rows(machine: Machine) -> dict[str, Any]:
 
 
 def _code_caches(machine: Machine) -> CodeCaches | None:
-    """Caches of instructions, if the description has them."""
+    """The instruction caches, if the description has them."""
     size, ways, rate = machine.icc_bytes, machine.icc_ways, machine.icc_l2_bandwidth
     if size is None or ways is None or rate is None:
         return None

@@ -23,12 +23,12 @@ from .path_time import PathTime, Wait, path_stalls, path_time
 __all__ = ["MODELS", "WaveModel", "smooth_max"]
 
 _NOTED_INSTRUCTIONS = 2000
-"""Static instructions of a path up to which the latency under load, which takes several passes over it, is worked out."""
+"""The most static instructions of a path for which the latency under load is computed, which takes several passes."""
 
 MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline", "roofline-datasheet")
 
 _AT_DATA_SHEET = frozenset({"dram", "issue", *UNITS})
-"""Resources whose rates a data sheet gives."""
+"""Resources whose rates are in data sheets."""
 
 
 def smooth_max(latency: float, bandwidth: float) -> float:
@@ -51,7 +51,8 @@ def smooth_max(latency: float, bandwidth: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WarpAlone:
-    """A warp alone on its sub-partition: its ``cycles``, the ``latency`` of a wait for global loads, and its ``path`` at that."""
+    """A warp alone on its sub-partition: ``cycles``, the ``latency`` of a wait for global loads, and the ``path`` with that
+    latency."""
 
     cycles: float
     latency: float
@@ -60,8 +61,8 @@ class WarpAlone:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """A launch as waves of ``resident`` CTAs per SM: its cycles, those that each resource needs for all waves (``bounds``), and those
-    of the waves that it decides."""
+    """A launch as waves of ``resident`` CTAs per SM: its cycles, those that each resource needs for all waves (``bounds``), and the
+    cycles of the waves in which the resource is the limiter (``decided``)."""
 
     resident: int
     cycles: float
@@ -73,7 +74,7 @@ class Waves:
 
 @dataclass(frozen=True, slots=True)
 class WaveModel:
-    """One launch on one machine, by one of ``MODELS``; ``warm`` caches or cold ones."""
+    """One launch on one machine by one of ``MODELS``, with warm or cold caches."""
 
     given: TimingInput
     machine: Machine
@@ -111,8 +112,8 @@ class WaveModel:
         )
 
     def stalls(self) -> dict[Wait, tuple[float, float]]:
-        """The waits of the average warp, their cycles and number: global loads take as long as under the load of a wave, where that
-        is worked out, else as long as those of a warp alone."""
+        """The waits of the average warp, with their cycles and number. Global loads have the latency under the load of a wave if it is
+        computed, else that of a warp alone."""
         best = self.waves()
         loaded = self.under_load(best)
         return path_stalls(
@@ -124,17 +125,17 @@ class WaveModel:
         )
 
     def waves(self) -> Waves:
-        """The launch in waves of as many CTAs per SM as fit, or of fewer where these take less.
+        """The launch in waves of as many CTAs per SM as fit, or of fewer if these take less.
 
-        Waves that wait for each other are the model's, not the hardware's, which starts a CTA as soon as there is room: it is
-        never slower with more room, while one CTA behind a full wave may take longer than two waves of half the size.
+        Only the model has waves that wait for each other: hardware starts a CTA as soon as there is room, and more room never slows it
+        down. In the model, one CTA after a full wave may take longer than two waves of half the size.
         """
         most = self.resident.ctas_per_sm
         if self.model != MODELS[0]:
             return self.in_waves_of(most, self.caches_of(most))
         best: Waves | None = None
         known: dict[CacheEstimate, tuple[list[ResourceBound], WarpAlone]] = {}
-        # More than the grid has for an SM never come together.
+        # No more CTAs are resident than the grid has for an SM.
         for resident in range(min(most, -(-self.given.ctas // self.machine.sm_count)), 0, -1):
             waves = self.in_waves_of(resident, self.caches_of(resident), known)
             if best is None or waves.cycles < best.cycles:
@@ -158,7 +159,7 @@ class WaveModel:
             resources = resource_bounds(given, machine, caches)
             if self.model == "roofline-datasheet":
                 resources = [resource for resource in resources if resource.name in _AT_DATA_SHEET]
-            if self.model == MODELS[0]:  # the others are what they were published as
+            if self.model == MODELS[0]:  # The other models are kept as published.
                 resources.append(dispatch_bound(machine))
                 if given.memory.atomic_operations:
                     resources.append(atomics_bound(given, machine))
@@ -182,7 +183,7 @@ class WaveModel:
                 parts["latency"] = latency
             for name, part in parts.items():
                 bounds[name] += count * part
-            # The first of equals in the order of the table decides, so that ties do not depend on anything else.
+            # Ties are decided by the order of the table.
             slowest = max(parts, key=lambda name: parts[name])
             decided[slowest] += count * parts[slowest]
             if self.model == "kleimenov-popova-as-printed":
@@ -190,7 +191,7 @@ class WaveModel:
             elif self.model.startswith("roofline"):
                 cycles += count * max(parts.values())
             else:
-                # A launch ends when its last wave ends, and not before the last CTA of the full wave before it has ended.
+                # A launch ends with its last wave, but not before the last CTA of the full wave before it.
                 steady = self.wave_cycles(parts, alone, resident)
                 ending = self.wave_cycles(parts, alone, resident, ramp=(ctas - 1) / machine.cta_rate)
                 last = max(last, before + (count - 1) * steady + ending)
@@ -198,7 +199,7 @@ class WaveModel:
         return Waves(resident, cycles + last, bounds, decided, alone, resources)
 
     def notes(self, waves: Waves, limiter: str) -> tuple[str, ...]:
-        """Remarks for people: where the inputs come from, what atomics and what loads wait for."""
+        """Notes for users: the source of the input, and the effect of atomics and loads."""
         notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
         if limiter == "atomics":
             notes.append(self.given.hottest)
@@ -209,7 +210,7 @@ class WaveModel:
         return tuple(notes)
 
     def under_load(self, waves: Waves) -> float | None:
-        """Cycles of a global load in a full wave; ``None`` where nothing waits for loads, or the path is too long to work it out."""
+        """Cycles of a global load in a full wave; ``None`` if no instruction waits for loads, or the path is too long."""
         alone = waves.alone
         if not alone.path.global_latencies or alone.path.instructions > _NOTED_INSTRUCTIONS:
             return None
@@ -217,14 +218,13 @@ class WaveModel:
         return self.loaded_latency(alone.latency, ctas, waves.resources)
 
     def warp_alone(self, caches: CacheEstimate) -> WarpAlone:
-        """The time of a warp that has the machine for itself, from where its loads are served.
+        """The time of a warp alone on the machine, from the levels that serve its loads.
 
-        The paper gives every load the mean latency over all accesses, which ``as-printed`` keeps. A warp that waits for several
-        sectors at once waits for the slowest of them: of those that come from further away than a level of memory, each makes one
-        wait at most longer by the way beyond that level, and no wait is longer than if everything came from DRAM. So the time is
-        the least of: every wait as long as for DRAM; every wait as long as for L2, and as much more for each sector
-        from DRAM; and so on. On a path with *w* waits, of which the farther sectors lengthen *m*, that is exactly min(w, m) long
-        and w - min(w, m) short ones.
+        The paper gives every load the mean latency of all accesses, which ``as-printed`` keeps. A warp that waits for several sectors
+        at once waits for the slowest of them. Each sector from beyond a level of memory lengthens at most one wait, by the additional
+        latency, and no wait is longer than with all data in DRAM. The time is therefore the minimum of several bounds: every wait has
+        the latency of DRAM; every wait has that of L2, plus the additional latency of each sector from DRAM; and so on. On a path with
+        *w* waits, of which the farther sectors lengthen *m*, that is exactly min(w, m) long and w - min(w, m) short ones.
         """
         latencies = self.machine.latencies
         dram = float(latencies["dram"])
@@ -240,14 +240,14 @@ class WaveModel:
         best = WarpAlone(path.cycles, dram, path)
         loads = path.global_loads
         sectors = SECTOR * self.given.ctas * self.given.warps_per_cta
-        # CTAs that run together and read the same all wait for it, whoever was first
+        # Concurrent CTAs that read the same data all wait for it.
         shared = min(self.given.ctas, self.resident.ctas_per_sm * self.machine.sm_count)
         from_l2 = caches.l2_read_bytes / sectors
         from_dram = min(from_l2, shared * caches.dram_read_bytes / sectors)
         from_afar = min(from_l2, shared * (caches.dram_read_bytes + caches.l2_far_bytes) / sectors)
         near, l1 = float(latencies["l2"]), float(latencies["l1"])
         far = self.machine.l2_latency(1.0)
-        # what is read from a partition for the first time lies in another one with this probability
+        # The probability that the first read from a partition is of a sector in another one.
         mixed = self.machine.l2_latency(1.0 - 1.0 / self.machine.l2_partitions)
         beyond_near = (from_afar - from_dram) * (far - near) + from_dram * (dram - near)
         levels = (
@@ -267,14 +267,14 @@ class WaveModel:
         return best
 
     def path(self, global_latency: float) -> PathTime:
-        """The way of the longest warp where global loads take so many cycles."""
+        """The path of the average warp with this latency of global loads."""
         path = self._paths.get(global_latency)
         if path is None:
             path = self._paths[global_latency] = self._follow(global_latency)
         return path
 
     def latencies(self, global_latency: float) -> dict[str, float]:
-        """Cycles by name of a latency, where global loads take so many."""
+        """Cycles by name of the latency, with this latency of global loads."""
         machine = self.machine
         latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
         latencies["global"] = global_latency
@@ -283,7 +283,7 @@ class WaveModel:
         below = caches.local_dram_bytes / caches.local_l2_bytes if caches.local_l2_bytes else 0.0
         beyond = latencies["l2"] - latencies["l1"] + below * (latencies["dram"] - latencies["l2"])
         latencies["local"] = latencies["l1"] + (1.0 - caches.local_hit) * beyond
-        # atomics are done in the partition that the address belongs to
+        # Atomics are executed in the partition of their address.
         latencies["atomic"] = machine.l2_latency(1.0 - 1.0 / machine.l2_partitions)
         memory = self.given.memory
         if memory.texture_misses and "tex" in latencies:
@@ -307,26 +307,25 @@ class WaveModel:
         return 0.0 if self.model == "kleimenov-popova-as-printed" else float(self.machine.cta_turnaround)
 
     def dispatch_cycles(self) -> float:
-        """The paper's ``gridSize · x1``: with CTAs started one after the other on every slot, as an empty kernel does."""
+        """The paper's ``gridSize · x1``: all slots start CTAs one after another, at the rate of an empty kernel."""
         if self.model != "kleimenov-popova-as-printed":
             return 0.0
         slots = self.machine.sm_count * self.resident.ctas_per_sm
         return self.machine.cta_turnaround * self.given.ctas / slots
 
     def barriers(self) -> float:
-        """Cycles on the path of a warp for all warps of its CTA to pass the barriers (they pass one after the other)."""
+        """Cycles on the path of a warp until all warps of its CTA have passed the barriers, one after another."""
         lanes = self.machine.lanes.get("adu", 32.0) * self.machine.sub_partitions
         return self.given.barriers * self.given.warps_per_cta * 32 / lanes
 
     def wave_cycles(
         self, parts: Mapping[str, float], alone: WarpAlone, resident: int, *, ramp: float | None = None
     ) -> float:
-        """The corrected model's time of a wave: until the next has taken its place, or of the last one to its end.
+        """The corrected model's time of a wave: until the next wave has replaced it, or the last wave has ended.
 
-        ``ramp``, for the last wave only, is when its last CTA starts: all others have been started before it, so its latency comes
-        on top. And a unit has nothing to do before the first warps come to it, nor after the last instruction has left it: their way
-        there, and the rest of that instruction's latency, come on top of the time that it is busy, unless other CTAs are there
-        meanwhile.
+        ``ramp``, for the last wave only, is the start of its last CTA: all other CTAs have started before, so the latency is added to
+        it. A unit is idle before the first warps reach it and after the last instruction has left it. The latency before and after is
+        added to the time in which the unit is busy, unless other CTAs use it meanwhile.
         """
         latency = parts["latency"]
         memory = max(parts.get(name, 0.0) for name in ("l2", "dram", "atomics"))
@@ -337,9 +336,8 @@ class WaveModel:
         return longest
 
     def idle(self, alone: PathTime) -> Iterator[tuple[str, float, float]]:
-        """Resources of the SM with a share of their work (0 to 1) and the cycles in which they have nothing of it to do while a wave
-        starts and ends: until the first instruction is there, and after the last has left. Of a pipe that units share: with
-        the work of its own unit, and with all."""
+        """Resources of the SM, each with a share of its work (0 to 1) and the cycles in which it is idle for this work at the start
+        and the end of a wave. A pipe that units share appears with the work of its own unit, and with all work."""
         turnaround, counts = self.turnaround(), self.given.warp_instructions
         for name, head in alone.heads.items():
             guests = [
@@ -359,7 +357,7 @@ class WaveModel:
     def printed_cycles(
         self, parts: Mapping[str, float], ctas: int, base: float, caches: CacheEstimate
     ) -> float:
-        """The wave through the fix-points as printed: L2, then DRAM, each from the latency that the one before left."""
+        """The time of a wave through the printed fix-points of L2, then DRAM, each starting from the previous latency."""
         delays = max(part for name, part in parts.items() if name not in ("latency", "l2", "dram"))
         share = ctas / self.given.ctas
         fixed = self.barriers()
@@ -372,7 +370,7 @@ class WaveModel:
         return fix_point(time, at_l2.latency, caches.dram_bytes * share, rate, as_printed=True).time
 
     def loaded_latency(self, base: float, ctas: int, resources: list[ResourceBound]) -> float:
-        """Effective latency of a global load in a wave of this many CTAs: the corrected fix-points of L2, then DRAM."""
+        """The effective latency of a global load in a wave of ``ctas`` CTAs: the corrected fix-points of L2, then DRAM."""
         fixed = self.turnaround() + self.barriers()
 
         def time(latency: float) -> tuple[float, float]:

@@ -1,1 +1,2 @@
-"""Machines: one YAML file per GPU, read strictly, and what follows from its numbers alone: occupancy, targets, peak rates."""
+"""Machine descriptions: one YAML file per GPU, read strictly; occupancy, targets and peak rates, which follow from their numbers
+alone."""

@@ -1,4 +1,4 @@
-"""Numbers of hardware that are the same for all machines, with their sources: ``machines/common.yaml``."""
+"""Hardware numbers that are the same for all machines, with their sources: ``machines/common.yaml``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["common"]
 
 
 def common(name: str) -> float:
-    """A number by its path in the file, as ``l2.kept_whole``. Raises ``MachineError``, with position, for a malformed file."""
+    """A number by its path in the file, such as ``l2.kept_whole``. Raises ``MachineError``, with position, for a malformed file."""
     return _numbers()[name]
 
 

@@ -1,4 +1,4 @@
-"""The machines as a page in Markdown, made from their descriptions."""
+"""Renders the machine descriptions as a page in Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ whenever a number changes, and baselines hold it: a time predicted with another 
 
 
 def render() -> str:
-    """Markdown: one summary table, then all numbers of each machine with their sources."""
+    """The page: a summary table, then all numbers of each machine with their sources."""
     machines = [load_machine(name) for name in machine_ids()]
     lines = [
         _HEAD,

@@ -1,4 +1,4 @@
-"""What PTX instructions become in machine instructions: ``machines/expansion.yaml``, read strictly."""
+"""The expansion of PTX instructions into machine instructions: ``machines/expansion.yaml``, read strictly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Expansion", "expansion_of", "load_rules"]
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Machine instructions by unit, and those of them that wait for one another from operand to result."""
+    """The number of machine instructions by unit, and those of them on the dependence chain from operand to result."""
 
     units: Mapping[str, int]
     chain: Mapping[str, int]
@@ -49,7 +49,7 @@ def _lookup(opcode: str, capability: str) -> Expansion | None:
 
 @lru_cache(maxsize=1024)
 def _rules_of(name: str) -> tuple[_Rule, ...]:
-    """The rules, in order, that may be about instructions of this name."""
+    """The rules, in order, that may match instructions with this name."""
     return tuple(
         rule
         for rule in load_rules()

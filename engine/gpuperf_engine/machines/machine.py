@@ -35,12 +35,12 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One GPU as the models see it.
+    """One GPU as the models use it.
 
-    Cycles are those of the SM clock, ``clock_mhz``; ``lanes`` are lanes per sub-partition of each unit (a warp
-    instruction occupies a unit of *n* lanes for 32/*n* cycles); ``latencies`` are cycles from issue to use of the result;
-    ``shared_pipes`` maps a unit to the unit whose pipe it also occupies; bandwidths and sizes have the units named in
-    ``quantities``, which holds every number with its source under its path in the file (``"sm.max_warps"``).
+    Cycles are those of the SM clock, ``clock_mhz``; ``lanes`` are lanes per sub-partition of each unit (a warp instruction occupies a
+    unit of *n* lanes for 32/*n* cycles); ``latencies`` are cycles from issue to use of the result; ``shared_pipes`` maps a unit to the
+    unit whose pipe it also occupies; bandwidths and sizes have the units named in ``quantities``, which maps the path of every number
+    in the file (``"sm.max_warps"``) to the number with its source.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Machine:
     compute_capability: tuple[int, int]
     sm_count: int
     clock_mhz: float
-    #: while the tensor cores are busy; ``None``: ``clock_mhz``
+    #: The clock while the tensor cores are busy; ``None``: ``clock_mhz``.
     tensor_clock_mhz: float | None
     sub_partitions: int
     issue_rate: float
@@ -75,12 +75,12 @@ class Machine:
     l2_partitions: int
     l2_bandwidth: float
     l2_sm_bandwidth: float
-    #: the instruction cache of an SM (Nsight Compute's ICC); ``None``: not known
+    #: The instruction cache of an SM (Nsight Compute's ICC); ``None``: unknown.
     icc_bytes: int | None
     icc_ways: int | None
     icc_prefetch: int | None
     icc_l2_bandwidth: float | None
-    #: the level behind it (Nsight Compute's GCC); ``None``: none, or not known
+    #: The next level of the instruction cache (Nsight Compute's GCC); ``None``: none, or unknown.
     gcc_bytes: int | None
     gcc_bandwidth: float | None
     atomic_rate: float
@@ -88,13 +88,13 @@ class Machine:
     dram_bandwidth: float
     dram_sustained_one_way: float
     dram_sustained_mixed: float
-    #: independent ones, and ns between two rows that one opens; ``None``: not known
+    #: Independent channels, and ns between two rows that one channel opens; ``None``: unknown.
     dram_channels: int | None
     dram_row_interval: float | None
     launch_overhead_us: float
     cta_turnaround: int
     cta_rate: float
-    #: GB/s in one direction; ``None``: not known
+    #: GB/s in one direction; ``None``: unknown.
     host_bandwidth: float | None
     lanes: Mapping[str, float]
     latencies: Mapping[str, int]
@@ -109,7 +109,7 @@ class Machine:
         return tuple(f"sm_{major}{minor}{suffix}" for suffix in suffixes)
 
     def l2_latency(self, far: float) -> float:
-        """Cycles of a load from L2 if a share ``far`` of the loads goes to another partition than the SM's."""
+        """Cycles of a load from L2 if the share ``far`` of the loads is served by another partition than the SM's."""
         near = self.latencies["l2"]
         return near + far * (self.latencies.get("l2_far", near) - near)
 
@@ -118,12 +118,12 @@ class Machine:
         return gigabytes_per_second * 1e3 / self.clock_mhz
 
     def microseconds(self, cycles: float, tensor: float = 0.0) -> float:
-        """``tensor``: the part of the cycles in which the tensor cores are busy; their power lowers the clock accordingly."""
+        """A time in µs. ``tensor``: the share of the cycles in which the tensor cores are busy, whose power lowers the clock."""
         lower = self.clock_mhz - (self.tensor_clock_mhz or self.clock_mhz)
         return cycles / (self.clock_mhz - lower * min(1.0, tensor))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For other processes: the tables as plain dictionaries."""
+        """Pickles the tables as plain dictionaries, for other processes."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return _machine_of, (
             {name: dict(value) if isinstance(value, Mapping) else value for name, value in values},
@@ -148,7 +148,7 @@ def _candidates(search: Iterable[str | Path]) -> dict[str, Path]:
     return paths
 
 
-#: files beside the descriptions of machines
+#: Files in the folder that describe no machine.
 _OTHERS = frozenset(["common", "expansion"])
 
 
@@ -156,7 +156,7 @@ def _described(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.stem not in _OTHERS}
 
 
-#: what is installed stays as it is; folders of users are looked at each time
+#: Installed files do not change; folders of users are read each time.
 _packaged = cache(_described)
 
 
@@ -178,10 +178,10 @@ def machine_path(id_or_path: str | Path, search: Iterable[str | Path] = ()) -> P
 
 
 def load_machine(id_or_path: str | Path, search: Iterable[str | Path] = ()) -> Machine:
-    """Read the machine of this id, or the file at this path (anything that ends in ``.yaml``).
+    """Reads the machine with this id, or the file at this path (anything that ends in ``.yaml``).
 
-    Raises :class:`UnknownName` for an id that is in no folder, naming the nearest that is, and :class:`MachineError`, with
-    position, for a file that is missing or malformed.
+    Raises :class:`UnknownName` for an id that is in no folder, with the most similar id, and :class:`MachineError`, with position, for
+    a file that is missing or malformed.
     """
     path = machine_path(id_or_path, search)
     try:
@@ -257,8 +257,8 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
 def _quantities(
     top: Fields, sources: Mapping[str, str]
 ) -> tuple[dict[str, Quantity], dict[str, int | float | None], list[str]]:
-    """Of the groups in ``machines.schema.QUANTITIES``: the quantities by their paths, their values by attributes of a machine, and the
-    names of the groups."""
+    """The groups of ``machines.schema.QUANTITIES``: quantities by path, values by attribute of a machine, and the names of the
+    groups."""
     quantities: dict[str, Quantity] = {}
     values: dict[str, int | float | None] = {rule.attribute: None for rule in QUANTITIES if not rule.needed}
     groups: dict[str, list[str]] = {}

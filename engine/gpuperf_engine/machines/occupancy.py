@@ -1,9 +1,9 @@
-"""How many CTAs of a launch fit on one SM: the rules of the CUDA occupancy calculator.
+"""The number of CTAs of a launch that fit on one SM: the rules of the CUDA occupancy calculator.
 
-Source: ``cuda_occupancy.h`` of the CUDA runtime and the CUDA programming guide, "Compute Capabilities". Registers are
-allocated per warp in units and inside each sub-partition; shared memory per CTA with a reserve of the driver and rounded up
-to a unit. The whole shared memory of the SM is taken to be configurable for the launch (the driver's default carve-out
-policy picks the smallest configuration that holds the most CTAs).
+Source: ``cuda_occupancy.h`` of the CUDA runtime and the CUDA programming guide, "Compute Capabilities". Registers are allocated per
+warp in units and within each sub-partition; shared memory is allocated per CTA, with a reserve of the driver, and rounded up to a
+unit. The whole shared memory of the SM is assumed to be available to the launch (the driver's default carve-out policy selects the
+smallest configuration that holds the most CTAs).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def _round_up(value: int, unit: int) -> int:
 def occupancy(
     machine: Machine, *, threads_per_cta: int, registers_per_thread: int = 0, shared_bytes: int = 0
 ) -> Occupancy:
-    """Resident CTAs of a launch of ``threads_per_cta`` threads, each with ``registers_per_thread`` 32-bit registers.
+    """Resident CTAs of a launch of ``threads_per_cta`` threads with ``registers_per_thread`` 32-bit registers each.
 
-    ``shared_bytes`` is static plus dynamic shared memory per CTA as the kernel asks for it.
+    ``shared_bytes`` is static plus dynamic shared memory per CTA, as the kernel requests it.
 
-    Raises :class:`LaunchError` where not even one CTA fits, naming the resource, what was asked for and what there is.
+    Raises :class:`LaunchError` if not even one CTA fits, with the resource, the requested and the available amount.
     """
     warps = -(-threads_per_cta // WARP_SIZE)
     registers_per_warp = _round_up(registers_per_thread * WARP_SIZE, machine.register_allocation_unit)
@@ -105,7 +105,7 @@ def _check(
             f"{registers_per_thread} registers per thread on {machine.id}",
             hint=f"at most {machine.max_registers_per_thread} are possible",
         )
-    # The hardware checks as if warps were given to all sub-partitions at once.
+    # The hardware checks the limit with the warps rounded up to a multiple of the sub-partitions.
     assumed = registers_per_warp * _round_up(warps, machine.sub_partitions)
     if assumed > machine.registers_per_cta:
         raise LaunchError(

@@ -1,4 +1,4 @@
-"""Operations of a warp instruction of a unit, by the kinds that ``Profile.flops`` counts, and the peak rates that follow."""
+"""Operations per warp instruction of each unit, by the kinds that ``Profile.flops`` counts, and the resulting peak rates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .occupancy import WARP_SIZE
 __all__ = ["UNIT_OF", "operations", "peak_rate"]
 
 _LANES = {"sp": ("fma", 2), "dp": ("fp64", 2), "hp": ("fp16", 4)}
-"""Kind → unit, operations of a lane: a multiply-add is two, and a lane of halves holds a pair."""
+"""Kind → unit, operations per lane. A multiply-add is two operations; a lane of half precision holds a pair."""
 
 _PRODUCTS = {
     "tensor_fp64": "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
@@ -26,15 +26,15 @@ _PRODUCTS = {
     "tensor_int4": "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
     "tensor_int1": "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
 }
-"""Kind → a product whose expansion in ``machines/expansion.yaml`` says how many tensor instructions it is."""
+"""Kind → a matrix product, whose expansion in ``machines/expansion.yaml`` gives its number of tensor instructions."""
 
 UNIT_OF = {**{kind: unit for kind, (unit, _) in _LANES.items()}, **dict.fromkeys(_PRODUCTS, "tensor")}
-"""Kind → the unit that does it."""
+"""Kind → the unit that executes it."""
 
 
 @cache
 def operations(kind: str, capability: tuple[int, int]) -> float:
-    """Of a warp instruction of the unit, on a compute capability."""
+    """Operations per warp instruction of the unit, on a compute capability."""
     if kind in _LANES:
         return float(_LANES[kind][1] * WARP_SIZE)
     opcode = _PRODUCTS[kind]
@@ -45,6 +45,6 @@ def operations(kind: str, capability: tuple[int, int]) -> float:
 
 
 def peak_rate(kind: str, machine: Machine) -> float:
-    """Operations per cycle of an SM, 0 for a unit that the machine has not."""
+    """Operations per cycle of an SM; 0 if the machine lacks the unit."""
     lanes = machine.lanes.get(UNIT_OF[kind], 0.0)
     return lanes * machine.sub_partitions / WARP_SIZE * operations(kind, machine.compute_capability)

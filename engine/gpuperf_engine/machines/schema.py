@@ -1,4 +1,4 @@
-"""What a machine description may say: every quantity, its unit, its range and the attribute that it becomes."""
+"""The schema of machine descriptions: each quantity with its unit, its range and the attribute that holds it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ __all__ = ["LATENCIES", "QUANTITIES", "SCHEMA_VERSION", "UNITS", "QuantityRule"]
 SCHEMA_VERSION = 1
 
 UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "uniform", "tensor", "tex")
-"""Names of execution units that an instruction can occupy (Nsight Compute's pipelines); ``none`` costs nothing."""
+"""Names of execution units that an instruction can occupy (Nsight Compute's pipelines); ``none`` has no cost."""
 
 LATENCIES = (
     "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
     "shuffle", "shared", "barrier", "l1", "gcc", "l2", "l2_far", "dram", "tma_l2", "tma_dram", "cluster",
 )  # fmt: skip
-"""Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory, ``l2_far`` in another
-partition of L2 than the SM's (where that is not given, it is as ``l2``); ``barrier``: from the arrival of the last warp to the next
-instruction; ``tma_l2``, ``tma_dram``: from a bulk copy to the use of what it brought to shared memory, as a pointer chase has it;
-``cluster``: of a load from the shared memory of another CTA of the cluster; ``gcc``: of code that is fetched from the level behind the
-instruction cache of the SM."""
+"""Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory; ``l2_far``: from another
+partition of L2 than the SM's (``l2`` if not given); ``barrier``: from the arrival of the last warp to the next instruction;
+``tma_l2``, ``tma_dram``: from a bulk copy to the first use of its data in shared memory, as in a pointer chase; ``cluster``: of a load
+from the shared memory of another CTA of the cluster; ``gcc``: of code from the level behind the instruction cache of the SM."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantityRule:
     """One quantity of a machine description.
 
-    ``group`` and ``key`` are its place in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only unit accepted,
-    ``whole`` whether it must be an integer, ``minimum`` the least value accepted; ``needed``: no machine is without it (files written
-    for earlier versions lack what came later).
+    ``group`` and ``key`` are its path in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only accepted unit,
+    ``whole`` whether it must be an integer, ``minimum`` the least accepted value; ``needed``: whether it is required (files for
+    earlier versions lack later quantities).
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""Which PTX runs on which machine: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target")."""
+"""The machines on which PTX runs: the rules of ``.target`` (PTX manual, "PTX Module Directives: .target")."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def can_run(target: str, machine: Machine) -> bool:
 
 
 def most_specific(targets: Iterable[str], machine: Machine) -> str | None:
-    """Of the targets that run on the machine the one a driver would take: the highest compute capability; of equal ones
-    ``a`` (made for this architecture alone) before ``f`` (for its family) before the plain one. ``None`` if none runs."""
+    """The target that a driver would select among those that run on the machine: the highest compute capability; of equal ones ``a``
+    (for this architecture only) before ``f`` (for its family) before the plain one. ``None`` if none runs."""
 
     return max((target for target in targets if can_run(target, machine)), key=_rank, default=None)
 
 
 def stand_in(ptx: Iterable[str], code: Iterable[str], machine: Machine) -> tuple[str, str] | None:
-    """For a program with PTX for the targets ``ptx``, none of which runs on the machine, and machine code for ``code``: the machine
-    code that the machine runs, and the PTX that comes closest to what that was compiled from, which is that of the nearest higher
-    architecture. ``None`` if there is no such machine code or PTX; PTX of ``a`` and ``f`` architectures stands for no other."""
+    """For a program without PTX that runs on the machine: a target of its machine code (``code``) that the machine runs, and the
+    target of the closest PTX (``ptx``), that of the nearest higher architecture. ``None`` if there is no such machine code or PTX; PTX
+    for ``a`` and ``f`` architectures is not used."""
     ptx = list(ptx)
     runs = [target for target in code if _runs_code(target, machine)]
     higher = [target for target in ptx if parse_target(target) and not _rank(target)[2]]
@@ -71,8 +71,8 @@ def stand_in(ptx: Iterable[str], code: Iterable[str], machine: Machine) -> tuple
 
 
 def _runs_code(target: str, machine: Machine) -> bool:
-    """Whether the machine runs machine code for an architecture: its own and lower ones of its major version (CUDA Programming Guide,
-    "Binary Compatibility"), ``a`` and ``f`` ones as their PTX."""
+    """Whether the machine runs machine code for an architecture: its own, and lower ones of the same major version (CUDA Programming
+    Guide, "Binary Compatibility"); for ``a`` and ``f`` architectures the rules of PTX apply."""
     parsed = parse_target(target)
     if parsed is None or not can_run(target, machine):
         return False
@@ -80,7 +80,7 @@ def _runs_code(target: str, machine: Machine) -> bool:
 
 
 def highest(targets: Iterable[str]) -> str:
-    """Of one or more targets the one with the highest compute capability, whatever it runs on."""
+    """The target with the highest compute capability, on whatever machine it runs."""
     return max(targets, key=_rank)
 
 

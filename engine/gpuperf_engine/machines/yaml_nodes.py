@@ -1,4 +1,4 @@
-"""YAML read as positioned nodes, so that every fault can say where it is and what would have been accepted."""
+"""YAML read as nodes with positions, so that every error names its position and the values that would be accepted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entry:
         return MachineError(f"{self.where}: {problem}" if self.where else problem, span=span, hint=hint)
 
     def mapping(self) -> Fields:
-        """Raises :class:`MachineError` where the node is not a mapping, or names a key twice."""
+        """The fields of a mapping. Raises :class:`MachineError` if the node is not a mapping, or repeats a key."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.fault("expected a mapping of keys to values")
         fields: dict[str, Entry] = {}
@@ -93,7 +93,7 @@ class Fields:
         return self.fields[key]
 
     def take(self, key: str) -> Entry:
-        """The value of a key that must be there."""
+        """The value of a required key."""
         if key not in self.fields:
             close = nearest(key, self.fields, noun="key") if self.fields else ""
             raise self.entry.fault(
@@ -103,7 +103,7 @@ class Fields:
         return self.fields[key]
 
     def finish(self, known: Iterable[str]) -> None:
-        """Raise on the first key that is not among ``known``."""
+        """Raises for the first key that is not in ``known``."""
         accepted = list(known)
         for key, entry in self.fields.items():
             if key not in accepted:

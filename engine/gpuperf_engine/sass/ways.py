@@ -49,9 +49,9 @@ class Counted:
     notes: tuple[str, ...]
     ways: str
     ran: Ran | None = None
-    #: Blocks whose executions depend on the order of threads or on waits, were assumed from other launches, or are ``apart``.
+    #: Blocks whose executions depend on the order of threads or on waits, were assumed from other launches, or differ by way.
     unsettled: frozenset[int] = frozenset()
-    #: Blocks for which the two ways give different executions.
+    #: Blocks whose executions by threads differ between the two ways.
     apart: frozenset[int] = frozenset()
 
 

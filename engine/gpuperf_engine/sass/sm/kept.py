@@ -72,7 +72,7 @@ def timed_launch(
             name = _with_inputs(name, record)
         timed = traced.timed(numbers, resident, shared_per_cta, warm, changed)
     except NotRun as reason:
-        if plan.inputs is not None:  # else what was loaded might have told
+        if plan.inputs is not None:  # else the reason may be that memory contents were not kept
             cache.keep(name, json.dumps({"refused": str(reason)}).encode())
         raise
     cache.keep(name, json.dumps(_fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}).encode())

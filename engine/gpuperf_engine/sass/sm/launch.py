@@ -44,8 +44,8 @@ class Stalled:
     """A machine instruction on the simulated SM. ``issued``: how often warps issued it; ``stalled``: clocks that warps waited before
     it; ``caused``: clocks that warps waited because of it (``waits.caused_by``), both summed over warps. ``ptx``: the number of the
     PTX instruction (``assemble.instructions_of``); ``unit``: its unit in a machine description. ``excess_lines``: lines of global
-    memory that its lanes touched beyond those that their bytes fill; ``excess_clocks``: of a shared memory instruction, clocks of the
-    shared LSU beyond those that its bytes need; ``again``: sectors that its CTA had touched before and L1 had evicted."""
+    memory that its lanes touched beyond those that their bytes fill; ``excess_clocks``: of an access to shared memory, clocks of
+    the LSU beyond those that its bytes need; ``again``: sectors that its CTA had touched before and L1 had evicted."""
 
     address: int
     text: str

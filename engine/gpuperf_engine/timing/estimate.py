@@ -45,18 +45,19 @@ def estimate(
     """Predict the time of a launch (of all launches, if the profile is a sum of several).
 
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
-    ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
-    that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files; ``why`` adds
-    ``stalls`` and ``advice``, which take several further predictions: of a simulated launch further simulations, else those of
+    ``resources`` replaces the profile's registers and shared memory if given; ``caches``: ``cold``, or ``warm`` for a launch
+    that is run repeatedly, so that L2 holds the data of the previous run; ``search`` adds folders of machine files; ``why`` adds
+    ``stalls`` and ``advice``, which take several additional predictions: simulations of a simulated launch, else predictions of
     Kleimenov-Popova.
-    ``model``: ``auto``, ``simulation`` (of an SM on machine code), or one of ``MODELS``. With the first two, where there is no
-    assembler or the launch cannot be simulated, the first of ``MODELS`` predicts; ``model`` of the result and a note say so and why.
+    ``model``: ``auto``, ``simulation`` (of an SM on machine code), or one of ``MODELS``. For the first two, if there is no
+    assembler or the launch cannot be simulated, the first of ``MODELS`` predicts; ``model`` of the result names it, and a note
+    gives the reason.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
-    part of shared memory in it), ``l2``, ``dram``, ``atomics`` (those at the hottest address follow each other), ``dispatch`` (CTAs
-    are started one after the other), each the time that this resource alone would allow;
-    ``time_us`` is never less than any of them, and ``limiter`` is the resource that decides the
-    largest part of it. ``cycles`` are SM clock cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.
+    part of shared memory in it), ``l2``, ``dram``, ``atomics`` (serialised at the hottest address), ``dispatch`` (CTAs are
+    started one after another), each the time that this resource alone needs; ``time_us`` is never less than any of them, and
+    ``limiter`` is the resource with the largest part of it. ``cycles`` are SM clock cycles without ``launch_us``. ``waves``
+    is the number of times that the grid fills the machine.
 
     Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for PTX whose ``.target`` cannot run on
     the machine, :class:`Unsupported` for a unit that the machine does not describe, :class:`LaunchError` where no CTA fits

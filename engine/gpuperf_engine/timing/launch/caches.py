@@ -2,16 +2,16 @@
 
 Assumptions:
 
-- both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``), or L2 holds what the same
-  launch has left there (``warm``, as when a kernel is run again and again);
+- both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``), or L2 holds the data that the
+  same launch left there (``warm``, as if a kernel is run repeatedly);
 - every distinct sector of a launch comes from DRAM once; every distinct written sector goes back to DRAM once. In a warm L2 neither
-  happens to the share of the footprint that the launch before left there: all of it up to ``l2.kept_whole`` of the cache, nothing from
-  ``l2.kept_none`` on (``common``), evenly less in between;
+  happens for the share of the footprint that the previous launch left there: all of it up to ``l2.kept_whole`` of the cache, nothing
+  from ``l2.kept_none`` on (``common``), linear in between;
 - L1: a sector that a CTA reads again hits if the resident CTAs' distinct sectors fit into the L1 that their shared memory
   leaves; else the share that fits does. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, no
   reuse in L1 is counted at all;
-- L2: of the reads that miss L1 and are not the first of their sector, that share hits which the L2 can hold of the footprint of
-  the CTAs running at once (the whole footprint divided evenly over the grid);
+- L2: of the reads that miss L1 and are not the first of their sector, the share of the footprint of concurrent CTAs that
+  fits in L2 hits (the whole footprint divided evenly over the grid);
 - each partition of L2 holds its part of memory, and a copy of what its SMs have read from another: the first read of a sector in
   a partition goes to another one with the probability that the sector belongs there;
 - stores write through to L2; atomics are done there;

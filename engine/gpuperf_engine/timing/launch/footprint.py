@@ -1,8 +1,8 @@
-"""How many distinct bytes a launch touches, at most: no more than its sectors, and no more than the arrays hold.
+"""An upper bound of the distinct bytes that a launch touches: the bytes of its sectors, and those of the arrays.
 
-Each memory instruction is traced back, register by register, to the pointer parameters and variables that its address is made
-from. Instructions on the same arrays share them, so three loads of one array count that array once. What comes out of memory or
-through a call may point anywhere: to any of the arrays that the arguments point to.
+Each address is traced back, register by register, to the pointer parameters and variables that it depends on. Instructions on the
+same arrays share them: three loads from one array count the array once. A pointer from memory or from a call may point to any of the
+arrays that the arguments point to.
 """
 
 from __future__ import annotations

@@ -74,9 +74,9 @@ def observed_sites(record: LaunchRecord) -> list[Site]:
 
 
 def tag_wavefronts(requests: int, lines: int, rate: float) -> float:
-    """Wavefronts in which L1 looks up ``lines`` lines of so many requests, ``rate`` lines in each; requests share none.
+    """Wavefronts in which L1 looks up the ``lines`` lines of ``requests`` requests, ``rate`` lines in each; requests share none.
 
-    Only the mean of the lines of a request is known: each request is taken to have the whole number below or above it.
+    Only the mean number of lines per request is known: each request is assumed to have the integer below or above it.
     """
     if not requests:
         return 0.0

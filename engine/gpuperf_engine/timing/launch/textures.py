@@ -1,8 +1,8 @@
-"""Memory traffic of textures and surfaces, estimated: how texels lie in a CUDA array is not published, so sectors are not counted.
+"""Memory traffic of textures and surfaces, estimated: the layout of CUDA arrays is not published, so sectors are not counted.
 
-Assumptions: a fetch reads one texel and a store writes one, of the largest size among the launch's images (neighbours that a
-filter needs besides are those of other lanes); the texture cache keeps what was read, so that every texel of the images comes
-from L2 or DRAM once at most.
+Assumptions: a fetch reads one texel and a store writes one, of the largest size among the launch's images (other lanes
+fetch the neighbours that a filter needs); the texture cache holds all texels that were read, so that every texel of the images
+comes from L2 or DRAM at most once.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@ Awareness*, ISCA 2009): memory warp parallelism (MWP) against computation warp p
 
 ``hong-kim-2009`` takes what was particular to the GPUs of 2009, an issue in 4 cycles and delays between departing requests, from
 the paper's FX 5600, and everything else from the machine. ``hong-kim`` takes all of it from the machine, with caches: each
-sub-partition issues warp instructions at its rate, latency is the mean over where loads are served, requests depart as fast as the
-slowest of L1, L2 and DRAM lets those sectors pass that reach it, and a wave that is not full takes as long as a full one.
+sub-partition issues warp instructions at its rate, latency is the mean over the levels that serve loads, requests depart at the rate
+of the slowest of L1, L2 and DRAM for the sectors that reach it, and a partial wave takes the time of a full one.
 
-Defined here, as the paper leaves it open: without memory instructions the time is that of the computation; where less than one
-warp's request fits through the memory (MWP < 1), no other warp is beside it, so that the terms in MWP - 1 are 0, not negative.
+The paper leaves two cases open. Without memory instructions the time is that of the computation. If memory serves less than one
+request of a warp at a time (MWP < 1), no other warp overlaps with it, so that the terms in MWP - 1 are 0, not negative.
 Memory instructions are loads from and stores to global memory; atomics, local memory and textures are not in the model. A request
-is uncoalesced if it needs more sectors than its lanes would side by side.
+is uncoalesced if it needs more sectors than contiguous lanes.
 """
 
 from __future__ import annotations

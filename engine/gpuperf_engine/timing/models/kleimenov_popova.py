@@ -41,8 +41,8 @@ def fix_point(
 ) -> FixPoint:
     """Raise ``latency`` (cycles) until ``traffic`` (bytes) fits through ``bandwidth`` (bytes per cycle).
 
-    ``time`` gives the cycles of the work for a latency and does not fall as it rises. Where it does not rise at all (no load
-    waits), the latency has no fix-point: the time is then the bound itself and the latency the unloaded one.
+    ``time`` maps a latency to the cycles of the work and is monotonic. If it is constant (no instruction waits for a load), the
+    latency has no fix-point: the time is then the bandwidth bound and the latency the unloaded one.
     """
     started = latency
     bound = traffic / bandwidth
@@ -66,8 +66,8 @@ def loaded_latency(
 ) -> FixPoint:
     """The corrected fix-point in few evaluations: Newton's method on a convex, piecewise linear ``time``.
 
-    ``time`` gives the cycles for a latency and how many of these latencies lie one after the other on the critical path
-    (the slope). Where that is zero, no latency reaches the bound and the unloaded one stays.
+    ``time`` maps a latency to the cycles and to the number of these latencies in sequence on the critical path (the slope). If
+    the slope is zero, no latency reaches the bound, and the result is the unloaded latency.
     """
     bound = traffic / bandwidth
     now, slope = time(latency)

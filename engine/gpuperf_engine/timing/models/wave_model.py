@@ -1,8 +1,8 @@
-"""The time of a launch as that of its waves: latency, issue, pipes and memory of each wave, and what limits it.
+"""The time of a launch as the sum of its waves: latency, issue, pipes and memory of each wave, and the limiter.
 
-The default model is Kleimenov and Popova's in its corrected form (``timing.models.kleimenov_popova``): a wave of resident CTAs
-takes as long as the slowest of what it needs, and longer where latency and memory bandwidth meet. It starts from exact counts;
-what it assumes stands in ``docs/timing.md``.
+The default model is the corrected model of Kleimenov and Popova (``timing.models.kleimenov_popova``): the time of a wave of resident
+CTAs is the largest bound of its resources, and more if latency and memory bandwidth both limit it. The input is exact counts;
+``docs/timing.md`` lists the assumptions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _AT_DATA_SHEET = frozenset({"dram", "issue", *UNITS})
 
 
 def smooth_max(latency: float, bandwidth: float) -> float:
-    """The cube root of the sum of the cubes: how long what waits for latency and for bandwidth takes.
+    """The cube root of the sum of the cubes: the time of work that latency and bandwidth both limit.
 
-    Real latency rises before the bandwidth is used up. Of the exponents 2, 3, 4 and 6 the third has the least median error on
+    Latency rises before the bandwidth is saturated. Of the exponents 2, 3, 4 and 6 the third has the least median error on
     streaming kernels on four GPUs (tests/timing/data/stream_measured.csv); two other GPUs and other kernels are the check. The
     root is found by multiplications alone, so that it is the same on every host.
     """

@@ -14,7 +14,8 @@ U32, U64, S32, F32 = (scalar_type(name) for name in ("u32", "u64", "s32", "f32")
 
 
 class Axis:
-    """One coordinate of a texture: the texel at it (``first``) or the two around it with the weight of the second in 1/256."""
+    """One coordinate of a texture: the texel at the coordinate (``first``), or the two around it, with the weight of the second in
+    1/256."""
 
     def __init__(
         self, image: Image, number: int, coordinate: Value, *, integer: bool, cube: bool = False
@@ -49,7 +50,7 @@ class Axis:
         return select(self.mode.compare("eq", ADDRESS_MODES["mirror"]), mirrored, wrapped)
 
     def texel(self, index: Value) -> tuple[Value, Value]:
-        """An index within the image (u32), and whether the border is meant instead."""
+        """An index within the image (u32), and whether it is outside of it, so that the border applies."""
         last = self.size - 1
         over, under = index.compare("gt", last), index.compare("lt", 0)
         border = (over | under) & (self.outside | self.mode.compare("eq", ADDRESS_MODES["border"]))
@@ -66,7 +67,7 @@ class Axis:
 def axes_of(
     image: Image, operands: Sequence[Value], geometry: str, *, integer: bool
 ) -> tuple[list[Axis], Value]:
-    """The coordinates, and the address of the layer that they lie in."""
+    """The coordinates, and the address of the layer that they select."""
     layered, dimensions, cube = shape_of(geometry)
     kind = S32 if integer else F32
     given = [value.bits(kind) for value in operands[layered : layered + (3 if cube else dimensions)]]
@@ -83,13 +84,14 @@ def axes_of(
 
 
 def _face(direction: Sequence[Value]) -> tuple[Value, Value, Value]:
-    """The face that a direction leads to, and where on it, from 0 to 1 (guide: "Cubemap Textures")."""
+    """The face that a direction selects, and the coordinates on it, from 0 to 1 (guide: "Cubemap Textures")."""
     face, (s, t, m) = on_face(direction, direction)
     return face, (s.div(m) + 1.0) * 0.5, (t.div(m) + 1.0) * 0.5
 
 
 def on_face(direction: Sequence[Value], vector: Sequence[Value]) -> tuple[Value, list[Value]]:
-    """The face that a direction leads to, and another vector along its two axes and away from the centre: s, t and m of the guide."""
+    """The face that a direction selects, and the coordinates of another vector along the two axes of the face and its normal: s, t
+    and m of the guide."""
     x, y, z = (abs(component) for component in direction)
     along_x = x.compare("ge", y) & x.compare("ge", z)
     along_y = ~along_x & y.compare("ge", z)

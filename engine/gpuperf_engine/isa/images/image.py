@@ -1,4 +1,4 @@
-"""What the handle of a texture or surface leads to: its properties, its memory, and its levels of detail."""
+"""The image of a texture or surface handle: its properties, its memory, and its levels of detail."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
 U32, U64, B32 = (scalar_type(name) for name in ("u32", "u64", "b32"))
 
 ROW_WORDS = 64
-#: where each property lies in the row of an image, in words; those named ``…_low`` have their upper half behind them. ``layers`` are
-#: apart by ``slice`` bytes, like the planes of a three-dimensional image; of a ``cube`` each face is one. Of ``levels`` of detail the
-#: first has this row, and the rows of the others are behind it. What is chosen is ``level_bias`` + the level asked for, from
-#: ``level_least`` to ``level_most`` (f32).
+#: position of each property in the row of an image, in words; those named ``…_low`` are followed by their upper half. ``slice``:
+#: bytes from one layer to the next, like the planes of a three-dimensional image; each face of a ``cube`` is a layer. This row
+#: describes the first of the ``levels`` of detail; the rows of the others follow it. The level of an access is ``level_bias`` + the
+#: requested level, from ``level_least`` to ``level_most`` (f32).
 FIELDS = {
     name: index
     for index, name in enumerate(
@@ -45,18 +45,18 @@ FIELDS = {
         )
     )
 }  # fmt: skip
-#: ``object``: 0 is none
+#: ``object``: 0 means no image
 TEXTURE, SURFACE = 1, 2
-#: ``kind`` of a channel
+#: values of ``kind``, the kind of a channel
 UNSIGNED, SIGNED, FLOAT = 0, 1, 2
-#: faces of a cube
+#: the number of faces of a cube
 FACES = 6
 #: PTX manual, "Texture, Sampler, and Surface Types"
 ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
 
 
 class Image(ABC):
-    """What a handle leads to, in each lane. Lanes without such an image have 0 in all fields, and read 0."""
+    """The image of each lane. Lanes without such an image have 0 in all fields, and read 0."""
 
     @abstractmethod
     def word(self, index: int) -> Value:
@@ -64,41 +64,41 @@ class Image(ABC):
 
     @abstractmethod
     def word_behind(self, index: int, rows: Value) -> Value:
-        """A word of the row that is so many rows (u32) behind."""
+        """A word of a following row; ``rows`` (u32) further."""
 
     @abstractmethod
     def load(self, address: Value, where: Value) -> Value:
         """The aligned 32-bit words at device addresses, 0 where the predicate does not hold."""
 
     def reads(self, address: Value, size: Value, where: Value) -> None:
-        """An access reads so many bytes (u32) at device addresses: those that ``load`` takes for it may be more."""
+        """An access reads this many bytes (u32) at device addresses; ``load`` may read more bytes for it."""
         return
 
     def writes(self, address: Value, values: Sequence[Value], where: Value) -> None:
-        """An access is about to store values of one type side by side at device addresses, by one ``store`` or several."""
+        """An access is about to store adjacent values of one type at device addresses, by one or several calls of ``store``."""
         return
 
     @abstractmethod
     def store(self, address: Value, value: Value, where: Value) -> None:
-        """Store values at addresses aligned to their size; of equal ones the highest lane's stays."""
+        """Store values at addresses aligned to their size; of several lanes at one address, the highest one's value remains."""
 
     @abstractmethod
     def change(self, address: Value, value: Value, op: str, where: Value) -> None:
-        """Memory becomes ``memory op value``, lane after lane, at any addresses, of which those that differ do not overlap.
-        ``op``: add min max and or, by the value's type."""
+        """Memory becomes ``memory op value``, lane after lane, at any addresses; different addresses do not overlap. ``op``: add min
+        max and or, by the value's type."""
 
     @abstractmethod
     def either(
         self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
     ) -> Sequence[Value]:
-        """What ``yes`` gives if the predicate holds in any running lane, else what ``no`` gives."""
+        """The result of ``yes`` if the predicate holds in any active lane, otherwise that of ``no``."""
 
     @abstractmethod
     def refuse(self, where: Value) -> None:
-        """It is an error if the predicate holds in a running lane."""
+        """An error if the predicate holds in an active lane."""
 
     def field(self, name: str) -> Value:
-        """A property: u32, or u64 of those with two words."""
+        """A property: u32, or u64 for a property of two words."""
         if f"{name}_low" not in FIELDS:
             return self.word(FIELDS[name])
         low, high = (self.word(FIELDS[f"{name}_{part}"]).convert(U64) for part in ("low", "high"))
@@ -109,7 +109,7 @@ class Image(ABC):
         return self.field(name).compare("eq", value)
 
     def expect(self, kind: int, geometry: str) -> None:
-        """It is an error if this is not an image of that kind and geometry (``1d`` … ``a2d``)."""
+        """An error unless the handle is of an image of this kind and geometry (``1d`` … ``a2d``)."""
         layered, dimensions, cube = shape_of(geometry)
         wrong = self.field("object").compare("ne", kind)
         for name, wanted in (("dimensions", dimensions), ("layered", int(layered)), ("cube", int(cube))):
@@ -120,7 +120,7 @@ class Image(ABC):
 
 
 class Level(Image):
-    """An image of which what is fetched lies in the level of detail of each lane (u32)."""
+    """An image at the level of detail of each lane (u32)."""
 
     def __init__(self, image: Image, level: Value) -> None:
         self.image, self.level = image, level
@@ -149,7 +149,7 @@ class Level(Image):
     def either(
         self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
     ) -> Sequence[Value]:
-        # what is known in one of the two is not there behind them
+        # values emitted within one of the two branches are not defined after them
         known = dict(self.words)
 
         def forgetting(make: Callable[[], Sequence[Value]]) -> Callable[[], Sequence[Value]]:
@@ -193,5 +193,5 @@ def query_level(image: Image, name: str, level: Value) -> Value:
 
 
 def is_kind(image: Image, kind: int) -> Value:
-    """Whether a handle is that of a texture or surface."""
+    """Whether a handle is of a texture, or of a surface."""
     return image.is_("object", kind)

@@ -1,4 +1,4 @@
-"""Surfaces: bytes and samples at a coordinate, read, written and updated."""
+"""Surfaces: bytes and samples at a coordinate are read, written and updated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ U16, U32, U64, S32, F16, F32 = (scalar_type(name) for name in ("u16", "u32", "u6
 def _locate(
     image: Image, operands: Sequence[Value], geometry: str, size: Value, mode: str, *, samples: bool
 ) -> tuple[Value, Value]:
-    """The address of an access of ``size`` bytes (u32), and where it takes place. The first coordinate counts bytes, or samples."""
+    """The address of an access of ``size`` bytes (u32), and the predicate of lanes that access memory. The first coordinate counts
+    bytes, or samples."""
     image.expect(SURFACE, geometry)
     layered, dimensions, _ = shape_of(geometry)
     given = [value.bits(S32) for value in operands[layered : layered + dimensions]]
@@ -61,7 +62,7 @@ def _size(image: Image, count: int) -> Value:
 
 
 def _word(image: Image, address: Value, inside: Value) -> Value:
-    """Four bytes at any address: rows of narrow texels begin anywhere."""
+    """Four bytes at any address, as rows of narrow texels may begin at any address."""
     shift = (address.convert(U32) & 3) << 3
     low = image.load(address & ~3, inside).bits(U32)
     high = image.load((address & ~3) + 4, inside & shift.compare("ne", 0)).bits(U32)
@@ -69,10 +70,10 @@ def _word(image: Image, address: Value, inside: Value) -> Value:
 
 
 def _put(image: Image, address: Value, value: Value, inside: Value) -> None:
-    """The bytes of a value to an address that is a multiple of the size of a channel only."""
+    """Store the bytes of a value at an address that is a multiple only of the size of a channel."""
     raw = value.bits(scalar_type(f"b{value.type.bits}"))
     for width in (8, 16, 32):
-        # texels are whole channels: smaller pieces than one are stored as they are
+        # texels consist of whole channels, so a value no larger than a channel is stored unsplit
         whole = width == 32 or value.type.bits == width
         chosen = image.field("bits").compare("ge" if whole else "eq", width)
         pieces = (raw,) if value.type.bits <= width else split(raw, value.type.bits // width)
@@ -85,7 +86,7 @@ def _put(image: Image, address: Value, value: Value, inside: Value) -> None:
 def read_surface(
     image: Image, operands: Sequence[Value], geometry: str, dtype: ScalarType, count: int, mode: str
 ) -> tuple[Value, ...]:
-    """Bytes of a surface as they are; 0 where nothing is read."""
+    """Bytes of a surface, unconverted; 0 in lanes that access nothing."""
     size = _size(image, dtype.bytes * count)
     address, inside = _locate(image, operands, geometry, size, mode, samples=False)
     image.reads(address, size, inside)
@@ -104,7 +105,7 @@ def read_surface(
 def write_surface(
     image: Image, operands: Sequence[Value], geometry: str, ctype: ScalarType, count: int, mode: str
 ) -> None:
-    """Bytes of a surface become those of the last ``count`` operands."""
+    """Store the last ``count`` operands as bytes of a surface."""
     address, inside = _locate(
         image, operands, geometry, _size(image, ctype.bytes * count), mode, samples=False
     )
@@ -115,7 +116,7 @@ def write_surface(
 
 
 def write_samples(image: Image, operands: Sequence[Value], geometry: str, count: int, mode: str) -> None:
-    """The components of a sample become the last ``count`` operands, converted to its format."""
+    """Convert the last ``count`` operands to the format and store them as components of a sample."""
     bits, kind = image.field("bits"), image.field("kind")
     address, inside = _locate(image, operands, geometry, image.field("texel"), mode, samples=True)
     for channel, value in enumerate(operands[len(operands) - count :]):
@@ -146,7 +147,7 @@ def reduce_surface(
     *,
     samples: bool,
 ) -> None:
-    """Memory becomes ``memory op value``. Samples are compared by the sign of their format."""
+    """Memory becomes ``memory op value``. Samples are compared as signed or unsigned, by their format."""
     value = operands[-1]
     size = _size(image, ctype.bytes)
     address, inside = _locate(image, operands, geometry, size, mode, samples=samples)

@@ -1,4 +1,4 @@
-"""Texels of textures: where they lie, and their components as values."""
+"""Texels of textures: their addresses, and their components as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ U16, U32, U64, S32, B32, F16, F32 = (
 
 
 def texel_address(image: Image, layer: Value, texels: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
-    """The address of a texel, and whether the border is meant."""
+    """The address of a texel, and whether it is outside of the image, so that the border applies."""
     steps = (image.field("texel").convert(U64), image.field("row").convert(U64), image.field("slice"))
     address, border = layer, texels[0][1]
     for (index, beyond), step in zip(texels, steps):
@@ -25,7 +25,7 @@ def texel_address(image: Image, layer: Value, texels: Sequence[tuple[Value, Valu
 
 
 def _is_float(image: Image) -> Value:
-    """Whether fetched values are f32: floating-point formats, and integers that are read normalized."""
+    """Whether fetched values are f32: for floating-point formats, and for integers that are read normalized."""
     return image.is_("kind", FLOAT) | image.field("normalized_read").compare("ne", 0)
 
 
@@ -55,7 +55,7 @@ def channel_of(image: Image, address: Value, border: Value, number: int) -> Valu
 
 
 def converted(image: Image, channels: Sequence[Value], dtype: ScalarType) -> tuple[Value, ...]:
-    """Components in the type of the destination."""
+    """Convert components to the type of the destination."""
     if dtype.bits == 32 and dtype.lanes == 1:
         return tuple(value.bits(dtype) for value in channels)
     halves = [value.bits(F32).convert(F16) for value in channels]

@@ -1,4 +1,4 @@
-"""What is read of a texture at a coordinate: nearest or filtered texels, of one level of detail or of two."""
+"""Texture fetches at a coordinate: nearest or filtered texels, of one level of detail or of two."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def sample(
     ctype: ScalarType,
     level: Value | None = None,
 ) -> tuple[Value, ...]:
-    """The four components at a coordinate, by nearest or linear filtering (integer coordinates are texels), of a level of detail
-    (s32 where coordinates are, else f32)."""
+    """The four components at a coordinate, with nearest or linear filtering (integer coordinates select texels), at a level of detail
+    (s32 for integer coordinates, otherwise f32)."""
     image.expect(TEXTURE, geometry)
 
     def of_level(of: Image) -> Sequence[Value]:
@@ -42,7 +42,7 @@ def sample(
 def _mipmapped(
     image: Image, level: Value, several: Value, fetched: Callable[[Image], Sequence[Value]]
 ) -> Sequence[Value]:
-    """What is fetched of the level of detail that is asked for, or of two with the weights of a linear filter."""
+    """Fetch from the requested level of detail, or from two with the weights of a linear filter."""
     last = maximum(image.field("levels"), 1) - 1
     if level.type == S32:
         return fetched(Level(image, maximum(minimum(level, last.bits(S32)), 0).bits(U32)))
@@ -52,7 +52,7 @@ def _mipmapped(
     wanted = maximum(minimum(level.bits(F32) + bias, most), least)
     wanted = maximum(minimum(wanted, last.convert(F32)), 0.0)
     between = image.field("level_filter").compare("ne", 0)
-    # the lower level of two that are equally far: 0.5 is nearest to 0
+    # the lower of two levels at equal distance: 0.5 selects level 0
     nearest = (wanted - 0.5).convert(S32, "rpi")
     below = wanted.convert(S32, "rmi")
     weight = ((wanted - below.convert(F32)) * 256.0).convert(U32, "rni")
@@ -79,7 +79,7 @@ def gradient_level(
     gradients: Sequence[Sequence[Value]],
     log2: Callable[[Value], Value],
 ) -> Value:
-    """The level of detail in which a step of either gradient is about one texel."""
+    """The level of detail at which a step of the larger gradient is about one texel."""
     layered, dimensions, cube = shape_of(geometry)
     sizes = [image.field(name).convert(F32) for name in ("width", "height", "depth")[:dimensions]]
     normalized = image.field("normalized_coords").compare("ne", 0)
@@ -127,7 +127,7 @@ def _sampled(image: Image, operands: Sequence[Value], geometry: str, *, integer:
 
 
 def _filter(image: Image, axes: Sequence[Axis], layer: Value, linear: Value) -> list[Value]:
-    """The weighted mean of the 2, 4 or 8 texels around the coordinates. ``linear``: where it is asked for."""
+    """The weighted mean of the 2, 4 or 8 texels around the coordinates. ``linear``: lanes that filter linearly."""
     pairs = [axis.pair() for axis in axes]
     totals: list[Value] = []
     for corner in range(1 << len(axes)):
@@ -152,7 +152,7 @@ def _filter(image: Image, axes: Sequence[Axis], layer: Value, linear: Value) -> 
 def gather_texels(
     image: Image, operands: Sequence[Value], geometry: str, component: int, dtype: ScalarType
 ) -> tuple[Value, ...]:
-    """One component of the four texels that a linear filter would take, counter-clockwise from the lower left."""
+    """One component of the four texels that a linear filter would read, counter-clockwise from the lower left."""
     image.expect(TEXTURE, geometry)
     axes, layer = axes_of(image, operands, geometry, integer=False)
     across, down = (axis.pair() for axis in axes)

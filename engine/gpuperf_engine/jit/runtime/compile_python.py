@@ -1,14 +1,15 @@
-"""A small compiled subset of Python: what the LLVM backend's runtime is written in.
+"""A small compiled subset of Python, in which the LLVM backend's runtime is written.
 
-The functions of a module are read as text and written as LLVM IR. Every value is a 64-bit integer (pointers too);
-parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. There
-are ``if``, ``while``, ``break``, ``continue``, ``return``, ``and``/``or``/``not``, calls of other functions of the module, the
-names of integer constants, and the functions of ``intrinsics``. Anything else raises ``ValueError`` when the module is translated.
-A function that only returns an expression is written where it is called.
+The functions of a module are parsed from its text and translated to LLVM IR. Every value is a 64-bit integer (pointers too);
+parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. The subset has
+``if``, ``while``, ``break``, ``continue``, ``return``, ``and``/``or``/``not``, calls of other functions of the module, the names of
+integer constants, and the functions of ``intrinsics``. Anything else raises ``ValueError`` when the module is translated. A function
+that only returns an expression is expanded at its calls.
 
-Addresses of records (``jit.ir.records``) have a type: a parameter annotated with it (``state: State``), what a function so annotated
-returns, a field that is a pointer, ``State(address)``, and locals that are assigned one of these. ``state.MASK`` is the content of a
-field, ``state.MEMBERS[lane]`` that of an element; both can be assigned. Where a field lies is ``State.MASK``.
+Addresses of records (``jit.ir.records``) have a type, which comes from the annotation of a parameter (``state: State``), the
+annotated result of a function, a field that is a pointer, ``State(address)``, or the assignment of one of these to a local.
+``state.MASK`` is the content of a field, ``state.MEMBERS[lane]`` that of an element; both can be assigned. ``State.MASK`` is the
+offset of the field.
 """
 
 from __future__ import annotations
@@ -52,10 +53,9 @@ def translate(
     declared: bool = True,
     exported: Collection[str] | None = None,
 ) -> str:
-    """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for; the
-    functions of ``others`` can be called, and are declared unless the caller defines them. ``exported``: the functions that other
-    objects call; None: all. Raises ``ValueError`` for a name that two
-    files define."""
+    """LLVM IR of all functions in some files. ``constants``: the integers (or classes of integers) by name; ``others``: functions of
+    other objects, which are declared unless the caller defines them. ``exported``: the functions that other objects call; None: all.
+    Raises ``ValueError`` for a name that two files define."""
     functions, outside = functions_of(paths), signatures(others)
     returned: dict[str, str] = {}
     for name, returns in (
@@ -68,7 +68,7 @@ def translate(
     heads = [f"declare i64 @{item.name}({', '.join(['i64'] * item.parameters)})\n" for item in outside]
     records = {name: value for name, value in constants.items() if _is_record(value)}
     results = {name: records.get(returns) for name, returns in returned.items()}
-    # an entry that the caller defines may stand for a function that is not there
+    # do not expand an entry that the caller defines: the function behind it may be absent
     short = {item.name: item.node for item in outside if item.node and declared}
     short |= {node.name: node for node in functions if only_expression(node)}
     texts = [_Translation(node, results, records, constants, short).text() for node in functions]
@@ -86,8 +86,8 @@ def _is_record(value: object) -> TypeGuard[type[Record]]:
 
 
 class _Translation:
-    """One function. ``results`` are the functions, and the records whose addresses they return; ``short`` those that only return an
-    expression."""
+    """The translation of one function. ``results``: for each function, the record whose address it returns; ``short``: the functions
+    that only return an expression."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class _Translation:
         self.records = records
         self.constants = constants
         self.to = Emitter()
-        #: names of values, and the record whose address they are
+        #: local names, with the record that each is the address of
         self.locals: dict[str, type[Record] | None] = {}
-        #: those that are never assigned, which need no memory
+        #: parameters that are never assigned, which need no memory
         self.fixed: dict[str, Ref] = {}
-        #: the others
+        #: variables in memory
         self.variables: list[str] = []
         self.loops: list[tuple[str, str]] = []
 
@@ -130,7 +130,7 @@ class _Translation:
         return self.to.function(f"i64 @{self.node.name}({head})")
 
     def _annotated(self, parameter: ast.arg) -> type[Record] | None:
-        """The record whose address a parameter is."""
+        """The record that a parameter is the address of."""
         return self.records.get(ast.unparse(parameter.annotation)) if parameter.annotation else None
 
     def _refuse(self, node: ast.AST, why: str = "cannot be translated") -> ValueError:
@@ -204,7 +204,7 @@ class _Translation:
     # -- conditions ------------------------------------------------------------------------------------------------------
 
     def _branch(self, test: ast.expr, yes: str, no: str) -> None:
-        """Jump to ``yes`` or ``no``; the right side of ``and``/``or`` runs only if it decides."""
+        """Jump to ``yes`` or ``no``. The right side of ``and``/``or`` runs only if the left side does not decide."""
         if isinstance(test, ast.BoolOp):
             for part in test.values[:-1]:
                 more = self.to.label("l")
@@ -220,7 +220,7 @@ class _Translation:
             self.to.branch(self._truth(test), yes, no)
 
     def _condition(self, node: ast.expr) -> Ref:
-        """The value of a condition, 0 or 1, by way of a variable."""
+        """The value of a condition, 0 or 1, through a variable."""
         name = self.to.label("condition")
         self.variables.append(name)
         yes, no, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
@@ -243,7 +243,7 @@ class _Translation:
     # -- records ---------------------------------------------------------------------------------------------------------
 
     def _record_of(self, node: ast.expr) -> type[Record] | None:
-        """The record whose address an expression is."""
+        """The record that an expression is the address of."""
         if isinstance(node, ast.Name):
             return self.locals.get(node.id)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -257,7 +257,7 @@ class _Translation:
         return self.records[record.__annotations__[attribute.attr].partition("[")[2][:-1]]
 
     def _field(self, node: ast.expr) -> tuple[Ref, Field[Any]] | None:
-        """The address of a field or of an element of one, if ``node`` is that."""
+        """The address of a field, or of an element of an array field; ``None`` for other expressions."""
         attribute = node.value if isinstance(node, ast.Subscript) else node
         record = self._record_of(attribute.value) if isinstance(attribute, ast.Attribute) else None
         if record is None or not isinstance(attribute, ast.Attribute):
@@ -316,7 +316,7 @@ class _Translation:
         raise self._refuse(node)
 
     def _known(self, node: ast.expr) -> int | None:
-        """The number that a constant is."""
+        """The value of a constant expression, ``None`` for other expressions."""
         number: object = None
         if isinstance(node, ast.Constant):
             number = node.value
@@ -348,7 +348,7 @@ class _Translation:
         raise self._refuse(node)
 
     def _written_here(self, function: ast.FunctionDef, given: list[Ref]) -> Ref:
-        """The expression that a function returns, for these arguments."""
+        """Expand a function that only returns an expression, with these arguments."""
         expression = only_expression(function)
         assert expression is not None
         parameters = function.args.args

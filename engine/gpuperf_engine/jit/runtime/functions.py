@@ -1,4 +1,4 @@
-"""Functions of the subset of Python that ``compile_python`` translates, as they stand in their files."""
+"""Parses functions of the subset of Python that ``compile_python`` translates."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import NamedTuple
 
 __all__ = ["Signature", "assigned_names", "functions_of", "only_expression", "signatures"]
 
-#: name, parameters and record of a function at the top of a file
+#: name, parameters and returned record of a top-level function
 _HEAD = re.compile(r"^def (\w+)\(([^)]*)\) -> ([^:]+):.*\n", re.MULTILINE)
-#: what follows it in a function that only returns an expression
+#: the rest of a function that only returns an expression
 _SHORT = re.compile(r'(?: {4}"""(?:[^"]|"(?!""))*"""\n)?\n* {4}return ')
 
 
 class Signature(NamedTuple):
-    """A function of another object: how it is called."""
+    """The signature of a function in another object."""
 
     name: str
     parameters: int
     returns: str
-    #: of one that only returns an expression
+    #: the expression of a function that only returns one
     node: ast.FunctionDef | None
 
 
 def signatures(paths: Sequence[Path]) -> list[Signature]:
-    """How the functions of some files are called. Read off the text: syntax trees of all files that an object may call take longer
-    than the object's own."""
+    """Signatures of the functions in some files. They are matched by regular expressions: parsing all files that an object may call
+    takes longer than parsing its own files."""
     return [signature for path in paths for signature in _signatures_of(path)]
 
 
@@ -63,7 +63,7 @@ def _alone(text: str) -> ast.FunctionDef:
 
 
 def only_expression(node: ast.FunctionDef) -> ast.expr | None:
-    """What a function returns that does nothing else."""
+    """The expression of a function that does nothing but return it; otherwise ``None``."""
     *others, last = node.body
     documented = len(others) == 1 and ast.get_docstring(node) is not None
     return last.value if isinstance(last, ast.Return) and (documented or not others) else None

@@ -1,4 +1,5 @@
-"""Functions of the subset of Python that ``compile_python`` translates, beside arithmetic: they are translated, never called."""
+"""Functions, in addition to arithmetic, of the subset of Python that ``compile_python`` translates. They are translated to LLVM IR
+and have no body."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ load16 = load32 = load64 = load8
 
 
 def store8(address: int, value: int) -> None:
-    """The low byte of a value to a host address."""
+    """Store the low byte of a value at a host address."""
     raise NotImplementedError
 
 
@@ -76,7 +77,7 @@ def fill(target: int, byte: int, size: int) -> None:
 
 
 def trailing_zeros(value: int) -> int:
-    """Of a 64-bit value; 64 for zero."""
+    """The number of trailing zeros of a 64-bit value; 64 for zero."""
     raise NotImplementedError
 
 
@@ -94,56 +95,56 @@ def numbers(target: int, source: int, down: int, keep: int, group: int) -> None:
 
 
 def sectors_of(source: int, lanes: int) -> int:
-    """How many 32-byte sectors the addresses of lanes lie in, + 64 · that of 128-byte lines."""
+    """The number of 32-byte sectors that the addresses of lanes are in, + 64 · the number of 128-byte lines."""
     raise NotImplementedError
 
 
 def first_of(source: int, lanes: int) -> int:
-    """The lanes that have a number before all others that have it."""
+    """The lanes with a number that no earlier lane has."""
     raise NotImplementedError
 
 
 def last_of(source: int, lanes: int) -> int:
-    """The lanes that have a number behind all others that have it."""
+    """The lanes with a number that no later lane has."""
     raise NotImplementedError
 
 
 def most_alike(source: int, lanes: int) -> int:
-    """How many lanes have the number that most of them have."""
+    """The number of lanes with the most frequent number."""
     raise NotImplementedError
 
 
 def neighbours(source: int, distance: int) -> int:
-    """The lanes l that have the number of lane l xor ``distance`` (1 or 2)."""
+    """The lanes l with the same number as lane l xor ``distance`` (1 or 2)."""
     raise NotImplementedError
 
 
 def alike(source: int, lane: int, size: int) -> int:
-    """The lanes whose element, of 1, 2, 4 or 8 bytes, is that of one lane."""
+    """The lanes whose element, of 1, 2, 4 or 8 bytes, equals that of one lane."""
     raise NotImplementedError
 
 
 def in_row(source: int, lane: int, size: int) -> int:
-    """The lanes whose number is that of one lane and ``size`` more for each lane between."""
+    """The lanes whose number is that of one lane plus ``size`` times their distance from it."""
     raise NotImplementedError
 
 
 def differing(one: int, other: int) -> int:
-    """Which of 64 bytes at two host addresses differ."""
+    """A mask of the bytes that differ between two 64-byte arrays at host addresses."""
     raise NotImplementedError
 
 
 def pieces_loaded(
     record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
 ) -> int:  # fmt: skip
-    """Whether loads of 16 bytes of shared memory race with nothing; they are noted (see ``races.pieces``)."""
+    """Whether loads of 16 bytes of shared memory race with no access; they are then recorded (see ``races.pieces``)."""
     raise NotImplementedError
 
 
 def pieces_stored(
     record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int
 ) -> int:  # fmt: skip
-    """The same of stores."""
+    """The same for stores."""
     raise NotImplementedError
 
 
@@ -151,7 +152,7 @@ def claimed(
     lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, stores: int, count: int,
     notes: int, shift: int
 ) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed; the others are noted (see ``races.claims``)."""
+    """The lanes whose words of global memory other accessors have accessed; the others are recorded (see ``races.claims``)."""
     raise NotImplementedError
 
 
@@ -159,56 +160,57 @@ def renewed(
     lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, before: int, again: int,
     stores: int, values: int
 ) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed; the others are noted (see ``races.renewed``)."""
+    """The lanes whose words of global memory other accessors have accessed without order; the others are recorded (see
+    ``races.renewed``)."""
     raise NotImplementedError
 
 
 def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stores: int) -> int:
-    """How many words side by side are noted, until others have accessed one."""
+    """Record adjacent words up to the first that other accessors have accessed; returns how many were recorded."""
     raise NotImplementedError
 
 
 def batch_places(
     lanes: int, addresses: int, from_: int, span: int, batches: int, places: int, unit: int
 ) -> int:
-    """Put the numbers of words of global memory there; whether these are such (see ``races.batches``)."""
+    """Write the numbers of words of global memory; returns whether all are in its range (see ``races.batches``)."""
     raise NotImplementedError
 
 
 def batch_claim(lanes: int, places: int, bits: int, count: int, least: int) -> int:
-    """The lanes whose words had not been accessed."""
+    """The lanes whose words were not accessed before."""
     raise NotImplementedError
 
 
 def batch_row(places: int, first: int, power: int) -> int:
-    """Words of lanes side by side."""
+    """Write the numbers of the words of adjacent lanes."""
     raise NotImplementedError
 
 
 def batch_keep(target: int, places: int) -> int:
-    """Put the numbers of words there, too."""
+    """Copy the numbers of words."""
     raise NotImplementedError
 
 
 def batch_same(lanes: int, places: int, others: int) -> int:
-    """Whether words of lanes are those of others."""
+    """Whether lanes have the same words as in another batch."""
     raise NotImplementedError
 
 
 def batch_holding(lanes: int, places: int, place: int) -> int:
-    """The lanes that have a word."""
+    """The lanes that access a word."""
     raise NotImplementedError
 
 
 def batch_compare(
     lanes: int, places: int, data: int, values: int, differs: int, size: int, unit: int, before: int
 ) -> int:
-    """Note which bytes of words differ from those that are there."""
+    """Record which bytes of words differ from those in memory."""
     raise NotImplementedError
 
 
 def call(code: int, *given: int) -> int:
-    """Call a function by its address, which takes pointers, as those of warps do: context, CTA and state."""
+    """Call a function by its address, with three pointers, such as the function of a warp: context, CTA and state."""
     raise NotImplementedError
 
 
@@ -218,30 +220,30 @@ def compare_swap(address: int, expected: int, value: int) -> int:
 
 
 def compare_swap64(address: int, expected: int, value: int) -> int:
-    """The same of a number at a host address that is a multiple of 8."""
+    """Atomic compare and swap of a number at a host address that is a multiple of 8; returns the value found."""
     raise NotImplementedError
 
 
 def add64(address: int, value: int) -> int:
-    """Add to such a number, atomically; returns the one before."""
+    """Atomic addition to a number at a host address that is a multiple of 8; returns the previous value."""
     raise NotImplementedError
 
 
 def prefetch(address: int) -> None:
-    """Have what lies at a host address brought near: it will be written soon."""
+    """Prefetch a host address for a store."""
     raise NotImplementedError
 
 
 def acquire64(address: int) -> int:
-    """The number at a host address that is a multiple of 8, loaded by ``memory_order_acquire``."""
+    """Load the number at a host address that is a multiple of 8, with ``memory_order_acquire``."""
     raise NotImplementedError
 
 
 def release8(address: int, value: int) -> int:
-    """Store a byte there by ``memory_order_release``."""
+    """Store a byte at a host address, with ``memory_order_release``."""
     raise NotImplementedError
 
 
 def release64(address: int, value: int) -> int:
-    """Store a number there by ``memory_order_release``."""
+    """Store a number at a host address that is a multiple of 8, with ``memory_order_release``."""
     raise NotImplementedError

@@ -16,7 +16,7 @@ CALLED = (
     "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers", "pieces_loaded",
     "pieces_stored", "renewed", "sectors_of",
 )  # fmt: skip
-#: functions with a loop, in each object that has them
+#: functions with a loop, one per object that uses them
 LOOPS = ("copy", "fill")
 DECLARATIONS = """\
 declare i64 @llvm.cttz.i64(i64, i1)
@@ -27,7 +27,7 @@ declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 
 
 def loop(name: str) -> str:
-    """``copy`` or ``fill`` as a function: by words of eight bytes and then bytes, ``fill`` first by eight words at once. No library
+    """``copy`` or ``fill`` as a function: words of eight bytes, then bytes; ``fill`` first stores eight words at once. No library
     function is called."""
     to = Emitter()
     target, source, size = (Ref("i64", f"%{item}") for item in ("target", "source", "size"))
@@ -91,7 +91,7 @@ def _release8(to: Emitter, address: Ref, value: Ref) -> Ref:
 
 
 _NO = constant("i1", "false")
-#: each is written where it stands
+#: functions that are expanded at their calls
 WRITTEN: dict[str, Callable[..., Ref]] = {
     "trailing_zeros": lambda to, value: to.intrinsic("cttz.i64", "i64", value, _NO),
     "leading_zeros": lambda to, value: to.intrinsic("ctlz.i64", "i64", value, _NO),

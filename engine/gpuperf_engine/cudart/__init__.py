@@ -1,1 +1,1 @@
-"""The CUDA runtime over a device of the engine, for programs that run unchanged: their ``libcudart`` is one of ours"""
+"""The CUDA runtime and driver API on a device of the engine: unmodified programs load these libraries instead of NVIDIA's"""

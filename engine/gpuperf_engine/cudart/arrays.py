@@ -1,4 +1,4 @@
-"""CUDA arrays, textures and surfaces. An array is dense: rows one after the other, then slices or layers."""
+"""CUDA arrays, textures and surfaces. An array is dense: rows, then slices or layers, without gaps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Channels(Structure):
 
 
 class Resource(Structure):
-    """``cudaResourceDesc``, as for linear and pitched memory; arrays have their handle where ``address`` is."""
+    """``cudaResourceDesc``, with the fields of linear and pitched memory; arrays have their handle in ``address``."""
 
     _fields_ = [
         ("kind", c_int),
@@ -91,7 +91,7 @@ class Copy3D(Structure):
 
 @dataclass
 class CudaArray:
-    """``height`` and ``depth`` are 0 for dimensions that it has not; ``flags`` as given."""
+    """A CUDA array. ``height`` and ``depth`` are 0 for absent dimensions; ``flags`` as given by the program."""
 
     memory: DeviceArray
     channels: int
@@ -103,7 +103,7 @@ class CudaArray:
 
     @property
     def texel(self) -> int:
-        """Bytes of one element."""
+        """Bytes of a texel."""
         return self.channels * self.memory.dtype.itemsize
 
     @property
@@ -112,19 +112,19 @@ class CudaArray:
         return self.width * self.texel
 
     def address(self, byte: int = 0, row: int = 0, layer: int = 0) -> int:
-        """Of a byte of a row."""
+        """The device address of a byte of a row."""
         return self.memory.address + byte + self.pitch * (row + layer * max(1, self.height))
 
 
 @dataclass
 class Mipmapped:
-    """An array of levels of detail: the handle of each, the finest first."""
+    """A mipmapped array: the handles of its levels of detail, the finest first."""
 
     levels: list[int]
 
 
 def _format(described: Channels) -> tuple[np.dtype[np.generic], int]:
-    """The type of a channel, and how many there are."""
+    """The type of the channels, and their number."""
     bits = [width for width in described.bits if width]
     if (
         described.kind not in _KINDS
@@ -142,7 +142,8 @@ def _format(described: Channels) -> tuple[np.dtype[np.generic], int]:
 def make_array(
     state: State, out: int, described: int, width: int, height: int, depth: int, flags: int
 ) -> None:
-    """An array of ``cudaMallocArray``, whose handle is written to ``out``; ``described`` is where its ``cudaChannelFormatDesc`` is."""
+    """Create the array of ``cudaMallocArray`` and write its handle to ``out``; ``described`` is the address of its
+    ``cudaChannelFormatDesc``."""
     if flags & _CUBEMAP and (width != height or (depth % FACES if flags & _LAYERED else depth - FACES)):
         raise CudaError(
             1,
@@ -166,7 +167,7 @@ def make_array(
 
 @function(c_void_p, c_int, c_int, c_int, c_int, c_int, result=c_void_p, plain=False)
 def cudaCreateChannelDesc(state: State, out: int, x: int, y: int, z: int, w: int, kind: int) -> int:
-    """The structure is returned in memory, whose address is the first argument (System V ABI of x86-64)."""
+    """The structure is returned in memory at the address in the first argument (System V ABI of x86-64)."""
     result = Channels.from_address(out)
     result.bits[:] = [x, y, z, w]
     result.kind = kind
@@ -200,7 +201,7 @@ def cudaMallocMipmappedArray(
 def make_mipmapped(
     state: State, out: int, described: int, extent: tuple[int, int, int], count: int, flags: int
 ) -> None:
-    """An array of ``count`` levels of detail, as ``make_array``: of more than there are, so many are made."""
+    """Create a mipmapped array of ``count`` levels of detail, or of as many as its size allows; parameters as in ``make_array``."""
     width, height, depth = extent
     planes = 1 if flags & (_LAYERED | _CUBEMAP) else depth
     most = max(width, height, planes).bit_length()
@@ -287,7 +288,8 @@ def cudaMemcpy2DFromArrayAsync(state: State, *arguments: int) -> None:
 
 
 def _side(state: State, array: int | None, at: Extent, memory: Pitched) -> tuple[int, int, int, int]:
-    """One side of a copy: its first address, pitch, bytes from slice to slice, and bytes of an element (0 for memory)."""
+    """One side of a copy: its first address, its pitch, the bytes from one slice to the next, and the bytes of a texel (0 for
+    memory)."""
     if array:
         known = state.of(array, CudaArray)
         return (
@@ -321,7 +323,7 @@ def cudaMemcpy3DAsync(state: State, given: int, stream: int) -> None:
 
 
 def _view(state: State, resource: Resource) -> tuple[DeviceArray, int]:
-    """The array that linear or pitched memory is, and its channels."""
+    """The array in linear or pitched memory that a resource describes, and its number of channels."""
     dtype, channels = _format(resource.channels)
     holder = state.device.array_at(resource.address or 0)
     if holder is None:
@@ -391,4 +393,4 @@ def cudaCreateSurfaceObject(state: State, out: int, resource: int) -> None:
 
 @function(c_longlong, also=("cudaDestroySurfaceObject",))
 def cudaDestroyTextureObject(state: State, handle: int) -> None:
-    """Handles are not used again."""
+    """Handles are not reused."""

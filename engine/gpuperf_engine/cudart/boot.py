@@ -1,4 +1,4 @@
-"""What the library calls when a program loads it, and when the program ends."""
+"""Functions that the libraries call when a program first uses them, and when it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .state import State
 __all__ = ["attach", "begin", "ended", "forgive"]
 
 _state: State | None = None
-#: callbacks must live as long as C may call them
+#: keeps callbacks alive as long as C may call them
 _kept: list[Any] = []
 _lock = RLock()
 _RELEASES = re.compile(r"(Free|Destroy|Unload|Release|Unregister)")
@@ -27,8 +27,8 @@ _RELEASES = re.compile(r"(Free|Destroy|Unload|Release|Unregister)")
 
 @dataclass(frozen=True, slots=True)
 class _Attached:
-    """A library: the table of its slots, and the functions of C that they lead to when Python is about to end: by name, of what
-    releases, and of all others."""
+    """A loaded library: the table of its slots, and the C functions that replace the slots before Python is finalised: by name, for
+    functions that release something, and for all others."""
 
     library: str
     table: Any
@@ -41,8 +41,8 @@ _attached: dict[int, _Attached] = {}
 
 
 def begin(state: State) -> None:
-    """Have the libraries use this state, not one of the environment: before a function of theirs is called. Raises ``RuntimeError``
-    after that."""
+    """Set the state that the libraries use, instead of one from the environment. Must be called before any of their functions, else
+    it raises ``RuntimeError``."""
     global _state
     with _lock:
         if _state is not None and _state is not state:
@@ -51,13 +51,14 @@ def begin(state: State) -> None:
 
 
 def forgive() -> None:
-    """Have the device work again after a kernel that failed, as ``cudaDeviceReset`` does, but with memory and modules as they are."""
+    """Clear the error of a kernel that failed, so that the device can be used again, as ``cudaDeviceReset`` does, but keep memory and
+    modules."""
     if _state is not None:
         _state.sticky = _state.last = 0
 
 
 def attach(library: str, slots: int, parts: int) -> None:
-    """Fills the slots of a library, of which a function was called; ``parts``: seven pointers, see ``shim.c``."""
+    """Fill the slots of a library on its first call; ``parts``: seven pointers, see ``shim.c``."""
     global _state
     with _lock:
         _state = _state or State.from_environment(os.environ)
@@ -81,7 +82,8 @@ def attach(library: str, slots: int, parts: int) -> None:
 
 
 def _unload() -> None:
-    """Python is about to end: objects that outlive this module may call, and get the error code of a driver that has shut down."""
+    """whether values are observed; their call paths use ``called``, the current CUDA function, and ``launching``, the return address
+    of the launch"""
     ended()
     for one in _attached.values():
         for number, name in enumerate(names(one.library)):
@@ -90,6 +92,6 @@ def _unload() -> None:
 
 
 def ended() -> None:
-    """The program is about to end."""
+    """The program is about to end: write its reports."""
     if _state is not None:
         _state.report()

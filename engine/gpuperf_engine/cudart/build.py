@@ -1,4 +1,4 @@
-"""Builds the libraries that programs of CUDA find, from ``shim.c`` and ``preload.c``, once: a C compiler is needed then."""
+"""Builds the libraries that programs load as CUDA, from ``shim.c`` and ``preload.c``, once. This needs a C compiler."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from .driver_names import symbols
 __all__ = ["LIBRARIES", "PRELOAD", "UNVERSIONED", "build_libraries", "names"]
 
 LIBRARIES = ("libcudart.so.12", "libcudart.so.13", "libcuda.so.1")
-"""The runtime of the CUDA that a program was compiled with, and the driver."""
+"""The runtimes, one for each CUDA version that a program may be compiled with, and the driver."""
 PRELOAD = "libgpuperf_preload.so"
-"""For programs that contain the runtime."""
+"""Preloaded into programs that contain the runtime."""
 UNVERSIONED = "libgpuperf_cuda.so"
-"""For a process that has loaded the driver itself: what asks for ``libcuda.so`` then finds this, by the name that it bears, and in it
-the driver. The file ``libcuda.so`` is for linkers and for the search of the loader."""
+"""For a process that has loaded the driver itself: later loads of ``libcuda.so`` find this library by its soname, and through it the
+driver. The file ``libcuda.so`` is for linkers and for the search of the loader."""
 
 _HERE = Path(__file__).resolve().parent
 _NAMED = "libcuda.so"
-#: a function jumps through its slot, which leads to its start at first: that passes its number on
+#: a function jumps through its slot; the slot first points to code that passes the function's number to ``gpuperf_first``
 _JUMPS = {
     "x86_64": "jmp *{slots}+{offset}(%rip)",
     "aarch64": "adrp x16, {slots}+{offset}\nldr x16, [x16, :lo12:{slots}+{offset}]\nbr x16",
 }
 _STARTS = {"x86_64": "pushq ${number}\njmp {first}", "aarch64": "mov x17, #{number}\nb {first}"}
-#: the arguments are kept while the slots are filled
+#: saves the arguments while the slots are filled
 _FIRST = {
     "x86_64": (
         "{prefix}gpuperf_first: "
@@ -60,9 +60,9 @@ _FIRST = {
         "ldr x16, [x16, x17, lsl #3]\nbr x16\n"
     ),
 }
-#: the version that libc gives ``__cxa_atexit``
+#: the symbol version of ``__cxa_atexit`` in libc
 _LIBC = {"x86_64": "GLIBC_2.2.5", "aarch64": "GLIBC_2.17"}
-#: in C, in ``shim.c``
+#: functions in ``shim.c``
 _IN_C = frozenset(
     f"__cuda{what}"
     for what in (
@@ -76,9 +76,9 @@ _IN_C = frozenset(
         *("UnregisterFatBinary", "PushCallConfiguration", "PopCallConfiguration"),
     )
 )
-#: functions to which it passes on, having noted who calls
+#: functions whose return address is recorded before the jump
 _NOTED = re.compile(r"(__cuda|cuda|cu)Launch(Cooperative)?Kernel(ExC|Ex)?(_ptsz)?")
-#: what destructors call, perhaps while an exception of Python is on its way: all have few arguments, in registers, and none is a float
+#: functions that destructors call, possibly while a Python exception is propagating: all have few arguments, in integer registers
 _UNWINDING = re.compile(
     r".*(Free|Destroy|Unload|Release|Unregister|Synchronize|Query|LastError|[GS]etDevice|CtxPushCurrent|CtxPopCurrent|CtxGetCurrent"
     r"|CtxSetCurrent|EventRecord).*"
@@ -89,7 +89,7 @@ _SECONDS = 60
 
 @lru_cache(maxsize=3)
 def names(library: str) -> tuple[str, ...]:
-    """The functions of a library, in the order of its slots: those that CUDA's runtime exports (12 and 13), or the driver."""
+    """The functions of a library, in the order of its slots: the exports of CUDA's runtime (12 and 13), or of the driver."""
     if library == "libcuda.so.1":
         return symbols()
     words = (_HERE / "names.txt").read_text(encoding="utf-8").split()
@@ -97,7 +97,7 @@ def names(library: str) -> tuple[str, ...]:
 
 
 def build_libraries() -> Path:
-    """The folder with all of them. Raises ``MachineError`` where there is no C compiler, or another system than Linux."""
+    """The folder with all libraries. Raises ``MachineError`` if there is no C compiler, or if the system is not Linux."""
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in _JUMPS:
         raise MachineError(
@@ -123,7 +123,7 @@ def build_libraries() -> Path:
 
 
 def _linking(library: str, machine: str) -> tuple[list[str], str]:
-    """Options of the linker, and the text of ``versions``, a file that they may name."""
+    """Options for the linker, and the text of the version script that they may name."""
     if library == PRELOAD:
         return ["-ldl", "-Wl,-z,initfirst"], ""
     if library == UNVERSIONED:
@@ -144,7 +144,7 @@ def _folder() -> Path:
 
 
 def _generated(library: str, shim: str, machine: str, *, inside: bool = False) -> str:
-    """The source of a library; ``inside`` another one, its functions have names of their own, and a table names them."""
+    """The source of a library; ``inside`` another library, its symbols have a prefix, and a table lists them by name."""
     known, prefix = names(library), f"gpuperf_{library.rpartition('.')[2]}_" if inside else ""
     head = [
         f'#define LIBRARY "{library}"',
@@ -175,7 +175,7 @@ def _generated(library: str, shim: str, machine: str, *, inside: bool = False) -
 
 
 def _in_c(name: str) -> bool:
-    """Whether a function that leads to a slot is in C, not a jump alone."""
+    """Whether a function has a wrapper in C before its slot, instead of only a jump."""
     return bool(_NOTED.fullmatch(name) or _UNWINDING.fullmatch(name))
 
 

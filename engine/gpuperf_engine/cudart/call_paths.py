@@ -1,4 +1,4 @@
-"""The calls of a program that led to a call of CUDA: return addresses on the stack of the thread, as places in files."""
+"""The call stack of a program at a call of CUDA: return addresses on the stack of the thread, as locations in files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .build import LIBRARIES, PRELOAD
 __all__ = ["CallPaths", "located", "object_at"]
 
 _DEPTH = 128
-#: between a program and the engine: libffi, ctypes and Python; and what calls ``main``
+#: libraries between a program and the engine (libffi, ctypes, Python), and those that call ``main``
 _BETWEEN = ("libffi", "_ctypes", "libpython", "python3", *LIBRARIES, PRELOAD)
 _BELOW = ("libc.so", "libc-", "ld-linux", "libpthread")
 
@@ -32,7 +32,7 @@ class _Info(ctypes.Structure):
 
 
 def object_at(address: int) -> tuple[Path, Any] | None:
-    """The file of the program or library that the dynamic linker has mapped there, and what it knows of it (``Dl_info``)."""
+    """The file of the program or library that the dynamic linker has mapped at an address, and its ``Dl_info``."""
     info = _Info()
     if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
         return None
@@ -40,8 +40,8 @@ def object_at(address: int) -> tuple[Path, Any] | None:
 
 
 def located(address: int) -> tuple[str, int, str]:
-    """What the dynamic linker knows of a return address, whose call ends one byte before it: the file, the address of the call in it
-    (that of a symbol table, whatever the file was loaded at) and the exported function. Empty where it is in no file."""
+    """The location of the call before a return address, by the dynamic linker: the file, the address of the call in it (as in its
+    symbol table, independent of the load address) and the exported function. Empty if the address is in no file."""
     known = object_at(address - 1) if address else None
     if known is None:
         return "", 0, ""
@@ -53,7 +53,7 @@ def located(address: int) -> tuple[str, int, str]:
 
 @lru_cache(maxsize=256)
 def _file(name: bytes) -> tuple[str, bool]:
-    """The path of a file that was loaded, and whether addresses in it are those in memory (``ET_EXEC``)."""
+    """The path of a loaded file, and whether its addresses are absolute (``ET_EXEC``)."""
     file = os.fsdecode(name)
     path = Path("/proc/self/exe").resolve() if not Path(file).is_file() else Path(file).resolve()
     with path.open("rb") as stream:
@@ -61,9 +61,9 @@ def _file(name: bytes) -> tuple[str, bool]:
 
 
 class CallPaths:
-    """Says where the program calls: its Python lines if there are any, else a ``CallSite`` for each call of its C code, the innermost
-    first, with ``path`` and ``address`` of a file. ``launch_site``: the address behind the launch that is being made, 0 for other
-    calls and where it is not known; it comes first. ``function``: the function of CUDA that is called."""
+    """Returns the call stack of the program: its Python lines if there are any, otherwise a ``CallSite`` for each call of its C code,
+    the innermost first, with ``path`` and ``address`` in a file. ``launch_site``: the return address of the current launch, which
+    comes first; 0 if there is none or it is unknown. ``function``: the CUDA function that is called."""
 
     def __init__(self, launch_site: Callable[[], int], function: Callable[[], str]) -> None:
         self._launch_site, self._function = launch_site, function

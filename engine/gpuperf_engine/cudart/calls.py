@@ -1,4 +1,4 @@
-"""Functions of the runtime library, as C calls them: arguments by their types, results as error codes."""
+"""Functions of the runtime library as C functions: converts arguments by their types, and returns error codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["DRIVER", "FUNCTIONS", "Function", "bound", "function", "say", "text_at"]
 
 DRIVER = "libcuda.so.1"
-#: of functions that are not here: what a part of their names is about, and what is accepted
+#: for functions that are not supported: what a part of their name refers to, and the alternative
 _INSTEAD = (
     ("ShareableHandle|HandleForAddressRange", "other processes are given memory by cudaIpcGetMemHandle, or as a file by "
      "cuMemExportToShareableHandle"),
@@ -41,7 +41,8 @@ Implementation = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """``result`` is its type in C; one that is not ``plain`` runs in any state and returns what it likes."""
+    """An implemented function. ``result``: its type in C. A function that is not ``plain`` also runs while the device is in error,
+    and returns values other than error codes."""
 
     implementation: Implementation
     types: tuple[Any, ...]
@@ -55,7 +56,7 @@ FUNCTIONS: dict[str, Function] = {}
 def function(
     *types: Any, result: Any = c_int, plain: bool = True, also: tuple[str, ...] = ()
 ) -> Callable[[Implementation], Implementation]:
-    """Makes a Python function the one of this name, and of the names ``also`` (``name@13``: in that version of CUDA); it is given the
+    """Register a Python function under its name and the names ``also`` (``name@13``: for that version of CUDA). It is called with the
     state, then its arguments."""
 
     def register(implementation: Implementation) -> Implementation:
@@ -67,11 +68,11 @@ def function(
 
 
 def bound(name: str, library: str, state: State) -> Any:
-    """The C function of this name in a library; one that says that it is not there, where it is not."""
+    """The C function for a name of a library. If the function is not supported, it reports that when it is called."""
     driver, version = library == DRIVER, library.rpartition(".")[2]
     plain = _VARIANT.sub("", name)
     known = FUNCTIONS.get(f"{plain}@{version}") or FUNCTIONS.get(plain)
-    if known is None and driver:  # versions of a function that differ in nothing here
+    if known is None and driver:  # versions of a function that behave the same here
         known = FUNCTIONS.get(_VERSION.sub("", plain))
     if known is None:
         return _missing(plain, driver, state)
@@ -99,7 +100,7 @@ def bound(name: str, library: str, state: State) -> Any:
                 say(f"{plain} failed inside the emulator; please report this:\n{traceback.format_exc()}")
             if driver:
                 return DRIVER_CODES.get(code, code)
-            if code != 600:  # "not ready" is an answer
+            if code != 600:  # "not ready" is a result, not an error
                 state.last = code
             return code
 
@@ -109,13 +110,13 @@ def bound(name: str, library: str, state: State) -> Any:
 def _callable_by_c(
     name: str, result: Any, kinds: tuple[Any, ...], answer: Callable[[tuple[Any, ...]], Any], state: State
 ) -> Any:
-    """The C function that gives its arguments to ``answer``."""
+    """A C function that passes its arguments to ``answer``."""
 
     def call(*arguments: Any) -> Any:
         try:
             return answer(arguments)
         except BaseException as interruption:
-            # C cannot be interrupted: what was asked for was not done, so nothing that follows may look as if it had been
+            # an exception cannot propagate through C, and the call was not completed, so later calls must not succeed
             state.sticky = state.last = 999
             say(f"{name} was interrupted by {type(interruption).__name__}: the device is in error")
             return 999 if result is c_int else None
@@ -125,9 +126,9 @@ def _callable_by_c(
 
 
 def _enter_at_once(function: Any) -> None:
-    """Have no handler of a signal run before the first instruction of a function, which no ``try`` of its own encloses: what it raises
-    there, ctypes prints, and C gets an undefined result. CPython runs handlers at ``RESUME`` for its first two operands alone (start
-    of a function, after ``yield``). Python 3.10 has no such instruction, and runs none before a ``try`` that comes first."""
+    """Prevent signal handlers from running before the first instruction of a function, outside of its ``try``: ctypes would print an
+    exception raised there and return an undefined result to C. CPython runs handlers at ``RESUME`` only for its operands 0 and 1
+    (start of a function, after ``yield``). Python 3.10 has no such instruction, and runs no handler before a leading ``try``."""
     resume = opcode.opmap.get("RESUME")
     code = bytearray(function.__code__.co_code)
     for at in range(0, len(code), 2):
@@ -153,7 +154,7 @@ def _missing(name: str, driver: bool, state: State) -> Any:
 
 
 def say(text: str) -> None:
-    """A message to people, between what the program writes."""
+    """Write a message to stderr, between the output of the program."""
     sys.stderr.write(f"gpuperf: {text}\n")
     sys.stderr.flush()
 

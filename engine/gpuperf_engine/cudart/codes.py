@@ -1,4 +1,4 @@
-"""Error codes of CUDA (``cudaError_t``, ``CUresult``), and which of them an error of the engine is."""
+"""Error codes of CUDA (``cudaError_t``, ``CUresult``), and the codes for errors of the engine."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ _CODES = {
 }
 
 
-#: codes that the driver does not have, and what it has for them (CUDA Driver API, "CUresult")
+#: codes that the driver does not have, and its codes for them (CUDA Driver API, "CUresult")
 DRIVER_CODES = {9: 1, 12: 1, 13: 500, 17: 1, 21: 1, 35: 803, 98: 400}
 
 
-#: CUDA Driver API, "CUresult"; texts are those of the runtime
+#: CUDA Driver API, "CUresult"; the texts are those of the runtime
 _DRIVER_NAMES = {
     0: "CUDA_SUCCESS", 1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED",
     100: "CUDA_ERROR_NO_DEVICE", 101: "CUDA_ERROR_INVALID_DEVICE", 200: "CUDA_ERROR_INVALID_IMAGE",
@@ -84,7 +84,7 @@ _DRIVER_NAMES = {
 
 
 class CudaError(Exception):
-    """What a function returns; ``message`` goes to stderr, if there is one."""
+    """An error code to return; ``message``, if not empty, is written to stderr."""
 
     def __init__(self, code: int, message: str = "") -> None:
         self.code = code
@@ -103,7 +103,7 @@ def driver_name(code: int) -> str:
 
 
 def code_of(error: EngineError, *, running: bool) -> int:
-    """The code for an error; ``running``: of a kernel that was started."""
+    """The code for an error; ``running``: the error of a kernel that was started."""
     if isinstance(error, TrapError):
         return 710 if "assert" in str(error).lower() else 715
     if isinstance(error, MemoryFault):

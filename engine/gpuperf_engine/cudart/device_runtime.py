@@ -1,7 +1,7 @@
-"""Kernels that launch kernels: functions of CUDA's device runtime in PTX of ours (CUDA Programming Guide, "CUDA Dynamic Parallelism").
+"""Kernels that launch kernels: CUDA's device runtime, implemented in PTX (CUDA Programming Guide, "CUDA Dynamic Parallelism").
 
-What a grid launches, copies and sets is noted in memory and done when the grid has ended, as CUDA may do it: a grid cannot wait for
-its children. What was asked for first is done first, with all that follows from it; tail launches come last.
+Launches, copies and fills by a grid are recorded in memory and executed after the grid has ended, which CUDA permits: a grid cannot
+wait for its children. They are executed in order, each with all launches that follow from it; tail launches come last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..ptx.module import Module
 
 __all__ = ["COPY", "FILL", "PARAMETERS", "Record", "linked", "take_records"]
 
-#: bytes of parameters that a launch of a kernel may have, and of what is noted before them
+#: bytes of parameters that a kernel launch may have, and of the fields before them
 PARAMETERS, _HEAD = 4096, 64
 _RECORDS = 16384
 #: in place of a function: copies and fills
@@ -27,7 +27,7 @@ _COUNT, _MEMORY = "gpuperf_device_launches", "gpuperf_device_launch_records"
 
 
 class Record(Structure):
-    """What a thread asked for. ``order`` counts from 1; 0: it has a buffer for parameters and did not launch."""
+    """The record of a launch, copy or fill by a thread. ``order`` counts from 1; 0: a parameter buffer that was not launched."""
 
     _fields_ = [
         ("function", c_uint64),
@@ -42,13 +42,13 @@ class Record(Structure):
 
 
 def linked(texts: Sequence[str]) -> str:
-    """The module of these, with the device runtime where they call it. Raises ``PtxError``."""
+    """The linked module of these texts, with the device runtime if they call it. Raises ``PtxError``."""
     return link([*texts, _TEXT] if any("__cudaCDP2" in text for text in texts) else texts)
 
 
 def take_records(device: Device, module: Module) -> list[Record]:
-    """What the grids of a module have asked for since this was called last, in the order in which it is to be done. Raises
-    ``LaunchError`` where they asked for too much."""
+    """Take the records that the grids of a module have written since the last call, in the order of their execution. Raises
+    ``LaunchError`` if there were too many."""
     if _COUNT not in module.variables:
         return []
     counts = (c_uint * 2).from_address(device.variable(module, _COUNT).address)
@@ -69,7 +69,7 @@ def take_records(device: Device, module: Module) -> list[Record]:
 
 
 def _noted(name: str, parameters: str, rows: str) -> str:
-    """A function that notes a copy or fill of ``count`` bytes at ``target``."""
+    """A function that records a copy or fill of ``count`` bytes at ``target``."""
     return f"""
 .visible .func (.param .b32 status) {name}({parameters})
 {{
@@ -90,7 +90,7 @@ $done:
 
 
 def _constant(name: str, parameters: str, first: int | None = None) -> str:
-    """A function that succeeds, and writes a number where its first parameter points."""
+    """A function that returns success, and stores a number at the address in its first parameter."""
     rows = (
         ""
         if first is None
@@ -109,7 +109,7 @@ def _constant(name: str, parameters: str, first: int | None = None) -> str:
 
 
 def _functions() -> str:
-    """All but those that launch, each under its per-thread name too."""
+    """All functions but those that launch, each also under its per-thread name."""
     copy = "ld.param.b64 %rd5, [source]; st.u64 [%rd1], 0; st.u64 [%rd1+72], %rd5;"
     fill = "ld.param.b32 %r2, [value]; st.u64 [%rd1], 1; st.u32 [%rd1+72], %r2;"
     texts = []
@@ -129,7 +129,7 @@ def _functions() -> str:
             _constant(f"__cudaCDP2EventRecord{suffix}", ".param .b64 p0, .param .b64 p1"),
             _constant(f"__cudaCDP2EventRecordWithFlags{suffix}", ".param .b64 p0, .param .b64 p1, .param .b32 p2"),
         ]  # fmt: skip
-    handle = 0x1000  # no special stream
+    handle = 0x1000  # a handle that is no special stream
     texts += [
         _constant("__cudaCDP2StreamCreateWithFlags", ".param .b64 p0, .param .b32 p1", handle),
         _constant("__cudaCDP2EventCreateWithFlags", ".param .b64 p0, .param .b32 p1", handle),

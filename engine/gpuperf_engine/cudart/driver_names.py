@@ -1,4 +1,4 @@
-"""Names of the driver's functions: which symbol is the function of a name in a version of CUDA."""
+"""Names of driver functions: the symbol for a function name in a version of CUDA."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FILE = Path(__file__).resolve().parent / "driver.txt"
 
 @lru_cache(maxsize=1)
 def _rows() -> dict[str, tuple[tuple[int, ...], str]]:
-    """By name: the versions of CUDA that brought a new form of it, and the suffix of its per-thread variant (``cudaTypedefs.h``)."""
+    """By name: the versions of CUDA that introduced a new form, and the suffix of the per-thread variant (``cudaTypedefs.h``)."""
     rows = {}
     for line in _FILE.read_text(encoding="utf-8").splitlines():
         name, *words = line.split()
@@ -27,7 +27,7 @@ def _symbol(name: str, form: int) -> str:
 
 @lru_cache(maxsize=1)
 def symbols() -> tuple[str, ...]:
-    """All that the driver's library exports: the second form of a function has the suffix ``_v2``, and so on."""
+    """All exports of the driver library: the second form of a function has the suffix ``_v2``, and so on."""
     plain = [
         (_symbol(name, form), suffix)
         for name, (since, suffix) in _rows().items()
@@ -37,7 +37,7 @@ def symbols() -> tuple[str, ...]:
 
 
 def symbol_of(name: str, version: int, *, per_thread: bool = False) -> tuple[str | None, bool]:
-    """The symbol of a function as of a version (12040 for 12.4), and whether the name is known, as ``cuGetProcAddress`` tells."""
+    """The symbol of a function in a version (12040 for 12.4), and whether the name exists, as reported by ``cuGetProcAddress``."""
     since, suffix = _rows().get(name, ((), ""))
     forms = [form for form, first in enumerate(since) if first <= version]
     if not forms:

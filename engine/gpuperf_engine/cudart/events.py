@@ -1,4 +1,4 @@
-"""Streams, events and errors. What a stream has to do is done when it is asked for, so streams and events are in order."""
+"""Streams, events and errors. Stream operations execute when they are enqueued, so streams and events are in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
 
 @dataclass
 class Stream:
-    """``flags`` and ``priority`` as the program asked for them."""
+    """``flags`` and ``priority`` as given by the program."""
 
     flags: int = 0
     priority: int = 0
@@ -28,7 +28,7 @@ class Stream:
 
 @dataclass
 class Event:
-    """When it was recorded, in seconds; in a stream that is captured, what it is captured into."""
+    """The time at which it was recorded, in seconds; in a capturing stream, the graph that captures it."""
 
     seconds: float | None = None
     capture: object = None
@@ -64,7 +64,7 @@ def cudaStreamSynchronize(state: State, stream: int) -> None:
 
 
 def _check(state: State, stream: int | None) -> None:
-    if (stream or 0) > 2:  # 1 and 2 are the default streams of processes and threads
+    if (stream or 0) > 2:  # 1 and 2 are the legacy and the per-thread default stream
         state.of(stream, Stream)
 
 
@@ -107,7 +107,7 @@ def cudaLaunchHostFunc(state: State, stream: int, callback: int, data: int) -> N
 
 @function()
 def cudaCtxResetPersistingL2Cache(state: State) -> None:
-    """It changes times alone."""
+    """No effect here: it would only change times."""
 
 
 # -- events ---------------------------------------------------------------------------------------------------------------
@@ -179,18 +179,18 @@ def cudaGetErrorString(state: State, code: int) -> int:
 
 
 def text_address(text: str) -> int:
-    """Of a C string that stays."""
+    """The address of a C string that is kept alive."""
     return ctypes.addressof(_texts.setdefault(text, ctypes.create_string_buffer(text.encode())))
 
 
 @function(also=("cudaThreadSynchronize",))
 def cudaDeviceSynchronize(state: State) -> None:
-    """Everything that was asked for is done."""
+    """Nothing to wait for: all work has completed."""
 
 
 @function(plain=False, also=("cudaThreadExit",))
 def cudaDeviceReset(state: State) -> None:
-    """Gives all memory back, and ends the state of error."""
+    """Free all memory and clear the sticky error."""
     for key in [key for key in state.objects if isinstance(key, tuple) and key[0] == "memory"]:
         del state.objects[key]
         if state.objects.pop(("imported", key[1]), None):
@@ -203,4 +203,4 @@ def cudaDeviceReset(state: State) -> None:
 
 @function(also=("cudaProfilerStop",))
 def cudaProfilerStart(state: State) -> None:
-    """Everything is counted."""
+    """No effect here: everything is counted."""

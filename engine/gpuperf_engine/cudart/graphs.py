@@ -1,4 +1,4 @@
-"""Graphs: operations in order, recorded from streams or added one by one."""
+"""Graphs: operations in order, captured from streams or added one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AUTO_FREE = 1
 
 @dataclass(eq=False)
 class Node:
-    """One operation, and the nodes that come before it. ``memory``: the address that an allocation node gives."""
+    """An operation, and the nodes that it depends on. ``memory``: the address of an allocation node."""
 
     operation: Callable[[], object]
     before: list[Node] = field(default_factory=list)
@@ -43,17 +43,17 @@ class Node:
 
 @dataclass
 class Graph:
-    """Nodes in the order in which they were added."""
+    """A graph: its nodes in the order in which they were added."""
 
     nodes: list[Node] = field(default_factory=list)
 
     def append(self, operation: Callable[[], object]) -> Node:
-        """Adds what a stream that is captured is asked to do."""
+        """Add an operation that a stream captures."""
         self.nodes.append(Node(operation))
         return self.nodes[-1]
 
     def ordered(self) -> dict[Node, Callable[[], object]]:
-        """Operations by node, in an order that has every node after those that come before it, else that in which they were added."""
+        """Operations by node in topological order; independent nodes stay in the order in which they were added."""
         ordered: dict[Node, None] = {}
         stack = list(reversed(self.nodes))
         while stack:
@@ -68,8 +68,8 @@ class Graph:
 
 @dataclass
 class Executable:
-    """A graph that can be launched: its operations in their order, by the nodes that they were made of. ``frees``: what it allocated
-    and nobody freed is freed when it is launched again."""
+    """An instantiated graph: its operations in order, by node. ``frees``: whether a launch first frees memory that the graph
+    allocated and nobody freed."""
 
     operations: dict[Node, Callable[[], object]]
     frees: bool = False
@@ -130,7 +130,7 @@ def cudaStreamIsCapturing(state: State, stream: int, out: int) -> None:
 
 @function(c_void_p)
 def cudaThreadExchangeStreamCaptureMode(state: State, mode: int) -> None:
-    """Nothing here depends on the mode."""
+    """Accepted without effect: the mode does not matter here."""
 
 
 @function(c_void_p, c_void_p, c_ulonglong, also=("cudaGraphInstantiateWithFlags",))
@@ -209,7 +209,7 @@ def cudaGraphClone(state: State, out: int, graph: int) -> None:
 def add_node(
     state: State, out: int, graph: int, before: int | None, count: int, operation: Callable[[], object]
 ) -> Node:
-    """Adds a node to a graph, after others, and writes its handle."""
+    """Add a node with dependencies to a graph, and write its handle."""
     node: Node = state.of(graph, Graph).append(operation)
     handles = (c_void_p * count).from_address(before) if before and count else ()
     node.before = [state.of(handle, Node) for handle in handles]
@@ -262,7 +262,8 @@ def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, coun
 
 
 class _AllocationNode(Structure):
-    """``cudaMemAllocNodeParams``: the properties of a pool, 88 bytes; who may access it; bytes; the address, which is written."""
+    """``cudaMemAllocNodeParams``: the properties of a pool (88 bytes), access descriptors, size, and the address, which is
+    written."""
 
     _fields_ = [
         ("pool", c_ulonglong * 11),
@@ -293,14 +294,14 @@ def cudaGraphAddMemFreeNode(
 
 
 def _graph_memory(state: State) -> int:
-    """Bytes that graphs have allocated and nobody has freed."""
+    """Bytes that graphs have allocated and that were not freed."""
     held = [key for key in state.objects if isinstance(key, tuple) and key[0] == "graph memory"]
     return sum(state.objects[key] for key in held if ("memory", key[1]) in state.objects)
 
 
 @function(c_int, c_int, c_void_p)
 def cudaDeviceGetGraphMemAttribute(state: State, device: int, attribute: int, out: int) -> None:
-    """What is used and what is reserved are the same here."""
+    """Used and reserved bytes are the same here."""
     if attribute not in range(4):
         raise CudaError(1, f"{attribute} is not an attribute of graph memory")
     c_ulonglong.from_address(out).value = _graph_memory(state)
@@ -308,7 +309,7 @@ def cudaDeviceGetGraphMemAttribute(state: State, device: int, attribute: int, ou
 
 @function(also=("cudaDeviceSetGraphMemAttribute",))
 def cudaDeviceGraphMemTrim(state: State) -> None:
-    """What is freed is given back at once."""
+    """Nothing to do: freed memory is returned at once."""
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
@@ -342,7 +343,7 @@ def cudaGraphAddDependencies(state: State, graph: int, first: int, then: int, co
 def cudaGraphAddDependencies_v2(
     state: State, graph: int, first: int, then: int, edges: int, count: int
 ) -> None:
-    """From CUDA 13 on the function of the plain name has these arguments."""
+    """From CUDA 13 on, the function without suffix has these arguments."""
     cudaGraphAddDependencies(state, graph, first, then, count)
 
 

@@ -1,5 +1,5 @@
-"""Every launch of a program, by kernel, launch site and shape, in a file for the gate: written by the program's process
-(``LaunchLog``), read and checked by that of the gate (``read_launches``)."""
+"""All launches of a program, by kernel, launch site and shape, in a file for the gate: written by the program's process
+(``LaunchLog``), read and checked by the process of the gate (``read_launches``)."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ from .calls import say
 __all__ = ["LaunchLog", "LaunchSite", "LoggedCase", "LoggedLaunches", "LoggedProgram", "read_launches"]
 
 MOST_STEPS = 10_000
-"""Steps of a program that values are observed of."""
+"""The number of events after which the observation of values ends."""
 MOST_RECORDS = 100_000
-"""Records of what accesses carry after which observation ends, 1 KiB each."""
+"""The number of access records after which the observation of values ends, 1 KiB each."""
 
 _SCHEMA = 1
 _LOG, _CONTENTS, _BEGUN = ".launches.json", ".inputs", ".begun"
-"""Of the file of a process, of that with what memory held before its launches, and of one that says that there will be such files."""
+"""Suffixes of the file of a process, of the file with the contents of memory before its launches, and of the marker that it has
+started."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSite:
-    """Where the host launches: a program or library, the address of the call in that file, and the exported function that it is in.
-    All empty where it is not known."""
+    """The location of a launch in host code: a program or library, the address of the call in that file, and the exported function
+    that contains it. All empty if it is unknown."""
 
     file: str = ""
     address: int = 0
@@ -52,7 +53,7 @@ class LaunchSite:
 
 @dataclass(frozen=True, slots=True)
 class LoggedCase:
-    """The launches of one kernel, site and shape: profiles whose ``launches`` say how many each is of."""
+    """The launches of one kernel, site and shape, as profiles; ``launches`` of each says how many launches it describes."""
 
     kernel: Kernel
     site: LaunchSite
@@ -61,8 +62,8 @@ class LoggedCase:
 
 @dataclass(frozen=True, slots=True)
 class LoggedProgram:
-    """What a process recorded while values were observed. ``launches``: by the number of its event the case of a launch, as its place
-    in ``LoggedLaunches.cases``, and one launch of it as a profile. Events of several processes have numbers of their own."""
+    """What a process recorded while values were observed. ``launches``: by event number, the index of the launch's case in
+    ``LoggedLaunches.cases``, and the profile of one launch. Event numbers of different processes do not overlap."""
 
     program: RecordedProgram
     launches: Mapping[int, tuple[int, Profile]]
@@ -70,8 +71,9 @@ class LoggedProgram:
 
 @dataclass(frozen=True, slots=True)
 class LoggedLaunches:
-    """Of all processes of a program, in the order in which they began. ``over``: why one was ended, if it exceeded its budget;
-    ``lost``: how many ended without their launches having been written; ``programs``: of those that observed values."""
+    """The launches of all processes of a program, in the order in which they started. ``over``: why a process was ended, if it
+    exceeded its budget; ``lost``: the number of processes that ended without writing their launches; ``programs``: the processes that
+    observed values."""
 
     cases: tuple[LoggedCase, ...]
     over: str
@@ -80,16 +82,16 @@ class LoggedLaunches:
 
 
 class LaunchLog:
-    """``folder`` is that of the gate, one file for each process."""
+    """The log of one process, in the ``folder`` of the gate."""
 
     def __init__(self, folder: Path, budget: Budget, device: Device) -> None:
         self._device = device
-        #: of launches that were recorded, by the number of the event the case and the profile
+        #: by event number of a recorded launch: the indices of its case and of its profile
         self._recorded: dict[int, tuple[int, int]] = {}
         self._records = 0
         self._program: RecordedProgram | None = None
         self._pid = os.getpid()
-        # names sort in the order in which processes begin
+        # file names sort in the order in which processes start
         self._name = f"{time.monotonic_ns():020}-{self._pid}"
         self._folder = folder
         self._budget = budget
@@ -98,7 +100,7 @@ class LaunchLog:
         (folder / (self._name + _BEGUN)).touch()
 
     def add(self, profile: Profile, site: int) -> None:
-        """A launch from an address of the program. Ends the process where the budget is exceeded."""
+        """Add a launch; ``site`` is its return address. Ends the process if the budget is exceeded."""
         (record,) = profile.records
         plan = record.plan
         key = (
@@ -118,7 +120,7 @@ class LaunchLog:
             self._end(over)
 
     def bound(self) -> None:
-        """Ends the observation of values where so much was recorded that memory would not be bounded."""
+        """End the observation of values when the number of records reaches its limit, to bound memory."""
         device = self._device
         if "values" not in device.observe:
             return
@@ -134,7 +136,7 @@ class LaunchLog:
         os._exit(3)
 
     def write(self, over: str = "") -> None:
-        """Writes the file. A process that was forked leaves that to the one that began."""
+        """Write the file. Only the process that created the log does this, not its forks."""
         if os.getpid() != self._pid:
             return
         modules: dict[Module, int] = {}
@@ -181,15 +183,14 @@ class LaunchLog:
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy scalar as a number of Python."""
+    """A NumPy scalar as a Python number."""
     return value.item()
 
 
 def read_launches(folder: Path, parse: Callable[[str, str], Module]) -> LoggedLaunches:
-    """What the processes of a program have logged in a folder; ``parse`` makes a module of PTX and its path.
+    """Read the launches that the processes of a program have logged in a folder; ``parse`` makes a module from PTX and its path.
 
-    Launches of one kernel, site and shape by several processes are one case. Raises ``StoredError`` for files that no ``LaunchLog``
-    can have written.
+    Launches of one kernel, site and shape by several processes form one case. Raises ``StoredError`` for invalid files.
     """
     known: dict[Hashable, LoggedCase] = {}
     programs: list[LoggedProgram] = []
@@ -228,7 +229,8 @@ def read_launches(folder: Path, parse: Callable[[str, str], Module]) -> LoggedLa
 def _program(
     row: object, modules: list[Module], cases: list[LoggedCase], places: list[int], before: int
 ) -> LoggedProgram:
-    """What a process recorded, with numbers of events that those ``before`` it have not; ``places``: of its cases among all."""
+    """What a process recorded. ``before``: the number of processes before it, from which its event numbers are made unique;
+    ``places``: the indices of its cases among all cases."""
     first = (before + 1) << 32
     kernels = [modules[number][name] for number, name in _of(row, "kernels", list)]
     launches = {}
@@ -239,7 +241,7 @@ def _program(
 
 
 def _contents(path: Path) -> Contents:
-    """What memory held before launches; the file may be removed then."""
+    """The contents of memory before launches, mapped, so the file may be deleted."""
     if not path.exists() or not path.stat().st_size:
         return Contents()
     return Contents(np.memmap(path, np.uint8, "r"))

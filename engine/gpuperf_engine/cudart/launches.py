@@ -1,4 +1,4 @@
-"""Launches of kernels, what is known of a kernel before, and occupancy."""
+"""Launches of kernels, their attributes, and occupancy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Dim3(Structure):
 
 
 class _Config(Structure):
-    """``cudaLaunchConfig_t``; attributes are 72 bytes each: the kind, then at 8 the value."""
+    """``cudaLaunchConfig_t``. Attributes have 72 bytes each: the kind, and the value at offset 8."""
 
     _fields_ = [
         ("grid", Dim3),
@@ -78,7 +78,8 @@ def prepared(
     cluster: Shape | None = None,
     cooperative: bool = False,
 ) -> Callable[[], None]:
-    """A launch with the arguments as they are now: ``pointers`` to each, or all packed. Raises ``CudaError`` for no shape."""
+    """A launch with the current values of its arguments: ``pointers`` to each, or all packed. Raises ``CudaError`` for a shape
+    without threads."""
     if 0 in grid or 0 in block:
         raise CudaError(9, f"grid {grid} or block {block} of kernel {kernel.name!r} has no threads")
     raw = bytearray(kernel.param_bytes)
@@ -92,7 +93,7 @@ def prepared(
 
 
 class _Launch:
-    """``site``: the address in the program that asked for it, of what kernels launch that of the first launch."""
+    """A launch of a kernel. ``site``: its return address in the program; launches by kernels have the site of the first launch."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class _Launch:
             waiting += reversed([*one.launched()])
 
     def launched(self) -> Iterator[Callable[[], None]]:
-        """What the grid has asked for, to be done now."""
+        """The operations that the grid has recorded, to be executed now."""
         state = self.state
         try:
             for record in take_records(state.device, self.kernel.module):
@@ -162,7 +163,7 @@ class _Launch:
         )
 
     def run(self) -> None:
-        """The grid alone. A kernel that fails leaves the device in error."""
+        """Run only the grid, without the launches that it records. If the kernel fails, the device is in error."""
         state, kernel = self.state, self.kernel
         shape = {"shared_bytes": self.shared, "cluster": self.cluster, "cooperative": self.cooperative}
         state.launching = self.site
@@ -180,7 +181,7 @@ class _Launch:
         if state.telling:
             state.tell(profile)
         if not state.output:
-            return  # a profile is counted when something of it is read
+            return  # counting is deferred until a result of the profile is read
         counted = state.counted.setdefault(kernel.name, Counted())
         counted.launches += 1
         counted.thread_instructions += profile.thread_instructions
@@ -220,7 +221,8 @@ def cudaLaunchCooperativeKernel(
 
 
 def launch_attributes(address: int, count: int) -> tuple[Shape | None, bool]:
-    """The shape of clusters, and whether the launch is cooperative, of ``cudaLaunchAttribute`` or ``CUlaunchAttribute``."""
+    """The shape of clusters, and whether the launch is cooperative, from ``cudaLaunchAttribute`` or ``CUlaunchAttribute``
+    structures."""
     cluster, cooperative = None, False
     for index in range(count):
         at = address + _ATTRIBUTE * index
@@ -250,7 +252,7 @@ def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> 
 
 
 def code_versions(state: State, kernel: Kernel) -> tuple[int, int]:
-    """The architecture that the PTX was compiled for, by which CUB chooses how it launches, and that of the machine; 80 for 8.0."""
+    """The architecture that the PTX was compiled for, by which CUB chooses launch parameters, and that of the machine; 80 for 8.0."""
     major, minor = state.machine.compute_capability
     return int("".join(filter(str.isdigit, kernel.module.compiled_for))), 10 * major + minor
 

@@ -1,4 +1,5 @@
-"""Memory: allocations, copies and fills, by address. A device address is one of the process, so all kinds of memory are one."""
+"""Memory: allocations, copies and fills, by address. Device addresses are addresses of the process, so all kinds of memory share one
+address space."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _HOST, _DEVICE, _MANAGED = 1, 2, 3
 _ACCESSED = {_HOST: "pinned", _DEVICE: "", _MANAGED: "managed"}
 _NO_DEVICE = -2
 DEFAULT_POOL = 1
-"""Its handle."""
+"""The handle of the default memory pool."""
 
 
 class Extent(Structure):
@@ -60,19 +61,20 @@ class _PointerAttributes(Structure):
 
 
 def graph_memory(state: State, size: int) -> int:
-    """An address for so many bytes that a graph allocates and frees as it runs; until then they are none. Raises ``CudaError``."""
+    """Reserve an address for memory that a graph allocates and frees when it runs; it is not accessible before. Raises
+    ``CudaError``."""
     try:
         address = state.device.allocate(size, written=not state.followed)
     except LaunchError as error:
         raise CudaError(2, str(error)) from None
     state.objects["graph memory", address] = size
-    if not state.observed:  # else what was freed stays for findings, and so this does too
+    if not state.observed:  # if values are observed, freed memory is kept for findings, so this memory is too
         state.device.free(address, hold=True)
     return address
 
 
 def allocate_in_graph(state: State, address: int) -> None:
-    """What an allocation node does. Raises ``CudaError`` if what it allocated before was not freed."""
+    """Execute an allocation node. Raises ``CudaError`` if its previous allocation was not freed."""
     if ("memory", address) in state.objects:
         raise CudaError(
             1,
@@ -111,7 +113,7 @@ def cudaMalloc(state: State, out: int, size: int) -> None:
 
 @function(c_void_p, c_size_t, c_void_p)
 def cudaMallocAsync(state: State, out: int, size: int, stream: int | None) -> None:
-    """While the stream is captured: an allocation node."""
+    """In a capturing stream, adds an allocation node."""
     _allocate_from(state, out, size, DEFAULT_POOL, stream)
 
 
@@ -188,7 +190,7 @@ def cudaFreeAsync(state: State, address: int, stream: int) -> None:
 def cudaHostRegister(state: State, address: int, size: int, flags: int) -> None:
     if ("host", address) in state.objects:
         raise CudaError(712)
-    # while values are observed, kernels access memory of the device alone
+    # while values are observed, kernels access only memory of the device
     state.objects["host", address] = None if state.observed else state.device.adopt(address, size)
 
 
@@ -239,12 +241,12 @@ def cudaMemGetInfo(state: State, free: int | None, total: int | None) -> None:
 
 
 def copy(state: State, target: int | None, source: int | None, size: int, kind: int) -> None:
-    """So many bytes. Raises ``CudaError``."""
+    """Copy ``size`` bytes. Raises ``CudaError``."""
     copy_rows(state, Side(target, size), Side(source, size), size, 1, kind)
 
 
 class Side(NamedTuple):
-    """One side of a copy of rows: where they begin, and how far rows and planes are apart."""
+    """One side of a copy of rows: the address of the first row, and the distances between rows and between planes."""
 
     address: int | None
     pitch: int
@@ -254,7 +256,7 @@ class Side(NamedTuple):
 def copy_rows(
     state: State, target: Side, source: Side, width: int, height: int, kind: int, depth: int = 1
 ) -> None:
-    """``height`` rows of ``width`` bytes in each of ``depth`` planes, in one step. Raises ``CudaError``."""
+    """Copy ``height`` rows of ``width`` bytes in each of ``depth`` planes, in one step. Raises ``CudaError``."""
     if width > target.pitch or width > source.pitch:
         raise CudaError(
             12, f"rows of {width:,} bytes do not fit into pitches of {target.pitch:,} and {source.pitch:,}"
@@ -340,12 +342,12 @@ def cudaMemcpyFromSymbolAsync(
 
 
 def fill(state: State, target: int | None, value: bytes, count: int) -> None:
-    """``value`` so many times from an address on. Raises ``CudaError`` unless that is memory which kernels may access."""
+    """Store ``value`` in each of a number of bytes. Raises ``CudaError`` unless kernels may access them."""
     fill_rows(state, target, value, Rows(len(value) * count))
 
 
 def fill_rows(state: State, target: int | None, value: bytes, rows: Rows) -> None:
-    """``value`` as often as each row has room for it, in one step. Raises ``CudaError`` as ``fill``."""
+    """Fill each row with ``value``, in one step. Raises ``CudaError`` as ``fill``."""
     if not rows.bytes:
         return
     if not target or state.device.array_at(target) is None:
@@ -392,12 +394,12 @@ def cudaMemset3D(state: State, target: Pitched, value: int, extent: Extent) -> N
     _fill_rows(state, target.ptr, value, Rows(extent.width, extent.height, extent.depth, target.pitch, plane))
 
 
-# -- advice: there is one memory ------------------------------------------------------------------------------------------
+# -- advice: no effect, as there is only one memory ---------------------------------------------------------------------------
 
 
 @function(also=("cudaMemAdvise", "cudaMemAdvise_v2", "cudaMemPrefetchAsync_v2", "cudaStreamAttachMemAsync"))
 def cudaMemPrefetchAsync(state: State) -> None:
-    """Memory is where host and device both are."""
+    """No effect: host and device share the memory."""
 
 
 @function(c_void_p, c_int)
@@ -417,4 +419,4 @@ def cudaMemPoolCreate(state: State, out: int, properties: int) -> None:
 
 @function(also=("cudaMemPoolTrimTo", "cudaMemPoolDestroy", "cudaMemPoolSetAccess"))
 def cudaDeviceSetMemPool(state: State) -> None:
-    """Pools differ in nothing here."""
+    """No effect: all pools behave the same."""

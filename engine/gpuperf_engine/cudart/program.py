@@ -1,4 +1,4 @@
-"""What a program must be to run here: of CUDA 12 or 13, with symbols, and linked to no library that needs a GPU."""
+"""Checks that a program can run on the emulator: it uses CUDA 12 or 13, is not stripped, and needs no library that requires a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIBRARY = re.compile(
 _FUNCTION = re.compile(r"(?:cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvjpeg)[A-Z]\w+|npp\w+_\w+")
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
 _VERSIONS = ("12", "13")
-#: functions of the static runtime; the second was in those before CUDA 12
+#: functions of the static runtime; the second is only in those before CUDA 12
 _TELLING = (b"cudaMalloc", b"__cudaRegisterTexture")
 _OLD = _TELLING[1]
 #: a tag of the dynamic section (System V ABI, "Dynamic Section")
@@ -27,8 +27,8 @@ _ENTRY = struct.Struct("<QQ")
 
 
 def check_program(path: Path) -> bool:
-    """Whether a program has functions of CUDA itself. Raises ``MachineError`` for a program of CUDA that cannot be run, with what it
-    needs, by name, and what to do; ``BinaryError`` for one that is damaged."""
+    """Whether a program itself contains functions of CUDA. Raises ``MachineError`` for a CUDA program that cannot run, naming what it
+    needs and what to do, and ``BinaryError`` for a damaged file."""
     with path.open("rb") as stream:
         if stream.read(len(MAGIC)) != MAGIC:
             return False  # a script, which may start programs

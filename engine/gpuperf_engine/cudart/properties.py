@@ -1,4 +1,4 @@
-"""What programs ask of the device: properties, attributes, limits."""
+"""Device properties, attributes and limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["VERSIONS", "attribute_of", "attribute_values"]
 
 VERSIONS = {12: 12090, 13: 13000}
-"""Of driver and runtime, by the version of CUDA that a program was compiled with."""
+"""The versions that driver and runtime report, by the version of CUDA that a program was compiled with."""
 
 #: fields of ``cudaDeviceProp`` of CUDA 13 in order (``driver_types.h``): a letter and a count. i: int, z: size_t, u: unsigned, c: char
 _FIELDS_13 = """
@@ -41,7 +41,7 @@ memoryPoolSupportedHandleTypes:u deferredMappingCudaArraySupported:i ipcEventSup
 deviceNumaConfig:i deviceNumaId:i mpsEnabled:i hostNumaId:i gpuPciDeviceID:u gpuPciSubsystemID:u hostNumaMultinodeIpcSupported:i
 reserved:i56
 """
-#: in CUDA 12 these stand before those fields; behind ``unifiedFunctionPointers`` are 63 ints
+#: in CUDA 12 these precede the fields above, and 63 ints follow ``unifiedFunctionPointers``
 _FIELDS_12 = {
     "totalConstMem": "clockRate:i",
     "multiProcessorCount": "deviceOverlap:i",
@@ -52,7 +52,7 @@ _FIELDS_12 = {
     "pageableMemoryAccess": "singleToDoublePrecisionPerfRatio:i",
     "sharedMemPerBlockOptin": "cooperativeMultiDeviceLaunch:i",
 }
-#: domain, bus and device, without the first or with a function
+#: PCI domain, bus and device, without the domain or with a function
 _PCI_ADDRESS = re.compile(r"0+:(0+:)?0+(\.0)?")
 _TYPES: dict[str, Any] = {"i": c_int, "z": c_size_t, "u": c_uint, "c": c_char}
 
@@ -95,7 +95,7 @@ def _layout(version: int) -> type[Structure]:
 
 
 class MachineOwner(Protocol):
-    """What stands for a GPU: a description, and the device that it is."""
+    """The owner of a machine and its device."""
 
     @property
     def machine(self) -> Machine: ...
@@ -105,7 +105,7 @@ class MachineOwner(Protocol):
 
 
 def attribute_values(state: MachineOwner) -> dict[str, Any]:
-    """Properties by name, of the machine and of CUDA's "Technical Specifications per Compute Capability"."""
+    """Properties by name, from the machine and from CUDA's "Technical Specifications per Compute Capability"."""
     machine = state.machine
     major, minor = machine.compute_capability
     return {
@@ -152,7 +152,7 @@ def cudaGetDeviceProperties(state: State, out: int, device: int) -> None:
 
 
 def attribute_of(owner: MachineOwner, attribute: int) -> int:
-    """The value of an attribute of the device (``cudaDeviceAttr``, ``CUdevice_attribute``: the same numbers)."""
+    """The value of a device attribute (``cudaDeviceAttr``, ``CUdevice_attribute``: the same numbers)."""
     values = attribute_values(owner)
     for first, name in ((2, "maxThreadsDim"), (5, "maxGridSize")):
         if first <= attribute < first + 3:
@@ -195,7 +195,7 @@ def cudaChooseDevice(state: State, out: int, wanted: int) -> None:
 
 @function()
 def cudaSetValidDevices(state: State) -> None:
-    """There is one."""
+    """No effect: there is one device."""
 
 
 @function(c_void_p, c_void_p)

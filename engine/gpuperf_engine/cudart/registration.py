@@ -1,4 +1,5 @@
-"""What nvcc's host code calls before ``main``: fat binaries, kernels and variables are registered, and read when they are used."""
+"""Functions that nvcc's host code calls before ``main``: they register fat binaries, kernels and variables, which are parsed on first
+use."""
 
 from __future__ import annotations
 
@@ -45,17 +46,17 @@ _FAT_HEADER = struct.Struct("<IHHQ")
 
 @dataclass
 class Library:
-    """What is at an address: nvcc's wrapper of a fat binary, or a fat binary, cubin or text of PTX that ends with a zero byte."""
+    """The image at an address: nvcc's wrapper of a fat binary, or a fat binary, cubin or zero-terminated PTX."""
 
     address: int
     state: State
     variables: list[Symbol] = field(default_factory=list)
-    #: of its kernels, by name, where they are asked for by name
+    #: handles of its kernels that were requested by name
     handles: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def module(self) -> Module:
-        """The PTX that the device takes. Raises ``CudaError`` (no kernel image) where there is none."""
+        """The module of the PTX chosen for the device. Raises ``CudaError`` (no kernel image) if there is none."""
         known = object_at(self.address)
         name = known[0].name if known else program_name()
         data = images_at(self.address)
@@ -67,7 +68,7 @@ class Library:
                 found.append(ptx_of(item, self.state, name))
             except (
                 CudaError
-            ) as error:  # CUDA's own device runtime has none: a kernel that calls it gets an error
+            ) as error:  # CUDA's own device runtime has no PTX; a kernel that calls it gets an error later
                 lacking = error
         if not found:
             raise lacking
@@ -75,7 +76,7 @@ class Library:
 
 
 def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
-    """The PTX that the device takes, and its target. Raises ``CudaError`` (no kernel image) where there is none."""
+    """The PTX chosen for the device, and its target. Raises ``CudaError`` (no kernel image) if there is none."""
     images = read_images(data, name)
     readable = {image.named_target: image for image in images if image.kind == "PTX"}
     best = most_specific(readable, state.machine)
@@ -90,7 +91,7 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
         )
         capability = "{}{}".format(*state.machine.compute_capability)
         if data.startswith(_ELF_MAGIC.to_bytes(4, "little")) and not readable:
-            # what the program has made as it runs (nvJitLink, ptxas), not what it was compiled with
+            # code that the program generates at run time (nvJitLink, ptxas), not code that it contains
             raise CudaError(
                 209,
                 f"{name} loads a cubin of machine code for {images[0].target}, which cannot be run; load the PTX that it comes from: "
@@ -106,7 +107,7 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
 
 
 def _in_place(state: State, name: str, text: str, code: str, compiled_for: str) -> tuple[str, str]:
-    """PTX in the place of machine code, which is said once."""
+    """PTX in place of machine code; notes this once."""
     said = f"note: {name}: PTX for {compiled_for} runs instead of machine code for {code}, as {name} has no PTX that runs on "
     said += f"{state.machine.id}: counts and times refer to this PTX"
     if said not in state.said:
@@ -117,13 +118,13 @@ def _in_place(state: State, name: str, text: str, code: str, compiled_for: str) 
 
 
 def program_name() -> str:
-    """Of the file that runs."""
+    """The file name of the running program."""
     file = Path("/proc/self/exe")
     return file.resolve().name if file.exists() else Path(sys.executable).name
 
 
 def images_at(address: int) -> list[bytes]:
-    """The image at an address; those that it was linked from, where nvcc's wrapper of ``-rdc=true`` names them."""
+    """The image at an address, or the images that it was linked from if nvcc's wrapper of ``-rdc=true`` lists them."""
     if c_uint.from_address(address).value == _WRAPPER_MAGIC:
         _, version, _, others = _WRAPPER.unpack(ctypes.string_at(address, _WRAPPER.size))
         if version == _LINKED and others:
@@ -136,7 +137,7 @@ def images_at(address: int) -> list[bytes]:
 
 
 def image_at(address: int) -> bytes:
-    """The bytes of a fat binary, cubin or text of PTX (without the zero byte at its end). Raises ``CudaError`` (invalid image)."""
+    """The bytes of a fat binary, cubin or PTX (without the terminating zero). Raises ``CudaError`` (invalid image)."""
     magic = c_uint.from_address(address).value
     if magic == _WRAPPER_MAGIC:
         address = _WRAPPER.unpack(ctypes.string_at(address, _WRAPPER.size))[2]
@@ -156,7 +157,7 @@ def image_at(address: int) -> bytes:
 
 
 def _elf_size(address: int, sections: int, table: int) -> int:
-    """Bytes of an ELF file in memory: up to the end of its section table or of its last section."""
+    """The size of an ELF file in memory: the end of its section table or of its last section."""
     rows = struct.iter_unpack("<IIQQQQIIQQ", ctypes.string_at(address + sections, table))
     ends = [row[4] + row[5] for row in rows if row[1] != 8]
     return int(max([sections + table, *ends]))
@@ -164,7 +165,7 @@ def _elf_size(address: int, sections: int, table: int) -> int:
 
 @dataclass
 class Symbol:
-    """A variable of the program, and for managed ones the host's pointer to it."""
+    """A variable of the program; for a managed one, also the address of the host's pointer to it."""
 
     library: Library
     name: str
@@ -173,7 +174,7 @@ class Symbol:
 
     @cached_property
     def address(self) -> int:
-        """Where it is on the device."""
+        """The device address."""
         return self.library.state.device.variable(self.library.module, self.name).address
 
 
@@ -182,7 +183,7 @@ def _libraries(state: State) -> list[Library]:
 
 
 class _Row(Structure):
-    """What was registered: 0 a fat binary, whose wrapper ``host`` is; 1 a kernel; 2 a variable; 3 a managed one."""
+    """A registration: 0 a fat binary with the wrapper ``host``, 1 a kernel, 2 a variable, 3 a managed variable."""
 
     _fields_ = [
         ("kind", c_long),
@@ -199,14 +200,14 @@ class _Chunk(Structure):
 
 @dataclass
 class Registrations:
-    """What constructors of the program have registered with one library, as ``shim.c`` keeps it: read up to ``done``."""
+    """Registrations by the program's constructors with one library, recorded by ``shim.c``; the first ``done`` have been read."""
 
     chunk: int
     count: int
     done: int = 0
 
     def read(self, state: State) -> None:
-        """Takes what is new."""
+        """Read new registrations."""
         while self.done < c_long.from_address(self.count).value:
             chunk, place = _Chunk.from_address(self.chunk), self.done % 512
             _register(state, chunk.rows[place])
@@ -230,7 +231,7 @@ def _register(state: State, row: _Row) -> None:
 
 
 def registered(state: State, host: int | None) -> Any:
-    """What the host's function or variable at an address stands for."""
+    """The object registered for a host function or variable."""
     for library in state.registrations:
         library.read(state)
     return state.objects.get(host or 0)
@@ -238,7 +239,7 @@ def registered(state: State, host: int | None) -> Any:
 
 @function(c_void_p, plain=False)
 def __cudaInitModule(state: State, handle: int) -> int:
-    """Lets the host's pointers to managed variables point to them."""
+    """Set the host's pointers to managed variables."""
     for library in _libraries(state):
         for symbol in library.variables:
             ctypes.c_void_p.from_address(symbol.pointer).value = symbol.address
@@ -248,7 +249,7 @@ def __cudaInitModule(state: State, handle: int) -> int:
 
 
 def kernel_of(state: State, host: int | None) -> Kernel:
-    """The kernel whose host function is at an address. Raises ``CudaError`` (invalid device function)."""
+    """The kernel of a host function. Raises ``CudaError`` (invalid device function)."""
     found = registered(state, host)
     if isinstance(found, Kernel):
         return found
@@ -266,7 +267,7 @@ def kernel_of(state: State, host: int | None) -> Kernel:
 
 
 def library_of(state: State, handle: int) -> int:
-    """The handle of the module that a kernel's handle is of. Raises ``CudaError`` (invalid handle)."""
+    """The module handle for a kernel handle. Raises ``CudaError`` (invalid handle)."""
     for key, value in state.objects.items():
         if isinstance(value, Library) and handle in value.handles.values():
             return int(key)
@@ -274,7 +275,7 @@ def library_of(state: State, handle: int) -> int:
 
 
 def symbol_address(state: State, host: int | None) -> tuple[int, int]:
-    """Address and bytes of the variable whose shadow on the host is at an address. Raises ``CudaError`` (invalid symbol)."""
+    """Address and size of the device variable of a host variable. Raises ``CudaError`` (invalid symbol)."""
     found = registered(state, host)
     if not isinstance(found, Symbol):
         raise CudaError(13, f"{host or 0:#x} is not a __device__ or __constant__ variable")

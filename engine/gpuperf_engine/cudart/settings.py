@@ -1,4 +1,4 @@
-"""Settings that a program reads back and that have no other effect here: preferences, limits, attributes of streams and pools."""
+"""Settings that a program can read back and that have no other effect here: preferences, limits, attributes of streams and pools."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .state import State
 
 __all__: list[str] = []
 
-#: ``cudaLimit``: stack of a thread, buffer of printf, heap
+#: ``cudaLimit``: stack size of a thread, buffer size of printf, heap size
 _LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}
-#: ``cudaLaunchAttributeValue``; the numbers of those that streams have, with what they are at first
+#: ``cudaLaunchAttributeValue``: the attributes that streams have, with their initial values
 _VALUE_BYTES = 64
 _POLICY, _PRIORITY = 3, 8
 _AUTO = 1
-#: ``cudaMemPoolAttr``: the first three are ints, and 1 at first; then the threshold, and what is reserved or used
+#: ``cudaMemPoolAttr``: the first three are ints, initially 1; then the threshold, and reserved or used bytes
 _SWITCHES, _THRESHOLD, _LAST = 3, 4, 8
 #: ``cudaMemPoolAttrReservedMemHigh``, ``cudaMemPoolAttrUsedMemHigh``
 _MOST = (6, 8)
@@ -105,7 +105,7 @@ def _check_attribute(attribute: int) -> None:
 
 @function(c_void_p, c_int, c_void_p)
 def cudaMemPoolSetAttribute(state: State, pool: int, attribute: int, given: int) -> None:
-    """High watermarks can only be set to 0, which restarts them."""
+    """High watermarks can only be reset to 0."""
     _check_attribute(attribute)
     if attribute <= _THRESHOLD:
         kind = c_int if attribute <= _SWITCHES else c_ulonglong
@@ -119,7 +119,7 @@ def cudaMemPoolSetAttribute(state: State, pool: int, attribute: int, given: int)
 
 @function(c_void_p, c_int, c_void_p)
 def cudaMemPoolGetAttribute(state: State, pool: int, attribute: int, out: int) -> None:
-    """What is reserved is what is used: memory is given back at once."""
+    """Reserved bytes equal used bytes: freed memory is returned at once."""
     _check_attribute(attribute)
     if attribute <= _SWITCHES:
         c_int.from_address(out).value = state.settings.get(("pool", pool, attribute), 1)

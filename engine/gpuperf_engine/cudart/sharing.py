@@ -1,4 +1,4 @@
-"""Memory and events of other processes of this host (CUDA Runtime API, "Interprocess Communication")."""
+"""Memory and events shared with other processes of this host (CUDA Runtime API, "Interprocess Communication")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAZY_PEER_ACCESS = 1
 _FILE = 1
 #: ``cudaMemoryTypeDevice``
 _DEVICE = 2
-#: the handle of every event: work is complete when it is recorded
+#: the handle of every event: recorded work is already complete
 _EVENT = b"gpuperf event"
 _Result = TypeVar("_Result")
 
@@ -34,7 +34,7 @@ class _Handle(Structure):
 
 
 def _checked(code: int, act: Callable[[], _Result]) -> _Result:
-    """What it returns. Raises ``CudaError`` with this code for an error of the device."""
+    """The result of a call; an error of the device becomes a ``CudaError`` with this code."""
     try:
         return act()
     except LaunchError as error:
@@ -72,7 +72,7 @@ def cudaIpcOpenEventHandle(state: State, out: int, handle: _Handle) -> None:
     c_void_p.from_address(out).value = state.new(Event())
 
 
-# -- pools: their handle is an empty file; pointers carry what is shared -----------------------------------------------
+# -- pools: the handle of a pool is an empty file, as pointers carry all shared data -------------------------------------
 
 
 def _check_file(kind: int) -> None:
@@ -105,7 +105,7 @@ def cudaMemPoolExportPointer(state: State, out: int, address: int | None) -> Non
 
 @function(c_void_p, c_void_p, c_void_p)
 def cudaMemPoolImportPointer(state: State, out: int, pool: int, given: int) -> None:
-    """The memory is freed like memory that was allocated here."""
+    """The memory is freed like memory allocated by this process."""
     handle = ctypes.string_at(given, HANDLE_BYTES)
     address = _checked(201, lambda: state.device.open_shared(handle))
     state.objects["memory", address] = _DEVICE

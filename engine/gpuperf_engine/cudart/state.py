@@ -1,4 +1,4 @@
-"""What the runtime library keeps for a program: one device, modules, streams, errors, and what was counted."""
+"""The state of the runtime library for a program: one device, modules, streams, errors and counters."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .launch_log import LaunchLog
 __all__ = ["Counted", "State", "Used"]
 
 _DEFAULT_MACHINE = "h100-sxm"
-#: kinds of memory (``cudaMemoryType``): of the host, managed
+#: kinds of memory (``cudaMemoryType``): host, managed
 _OF_HOST = (1, 3)
 _HOST_WAITS = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
 _MOST_NOTES = 20
-"""Notes on launches that are said."""
+"""The maximum number of notes on launches that are written."""
 
 
 @dataclass
 class Counted:
-    """Sums over the launches of one kernel."""
+    """Sums of counts over the launches of one kernel."""
 
     launches: int = 0
     thread_instructions: int = 0
@@ -46,7 +46,7 @@ class Counted:
 
 @dataclass
 class Used:
-    """Bytes that were allocated from a pool: now, and at most since that was set to zero."""
+    """Bytes allocated from a pool: current, and maximum since the last reset."""
 
     now: int = 0
     most: int = 0
@@ -58,8 +58,8 @@ class Used:
 
 @dataclass
 class State:
-    """``sticky`` is the code of a kernel that failed: every later call returns it, as on a GPU. ``last`` is what
-    ``cudaGetLastError`` returns. ``captures`` has the lists that streams are captured into."""
+    """The state of the runtime. ``sticky``: the error code of a kernel that failed, which every later call returns, as on a GPU.
+    ``last``: the result of ``cudaGetLastError``. ``captures``: the graphs that capturing streams record to."""
 
     device: Device
     machine: Machine
@@ -69,48 +69,49 @@ class State:
     sticky: int = 0
     last: int = 0
     said: set[str] = field(default_factory=set)
-    #: notes on launches
+    #: notes on launches already written
     reported: set[str] = field(default_factory=set)
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
-    #: what a program has set that it can read back, and that changes nothing else
+    #: settings that a program can read back and that have no other effect
     settings: dict[Any, Any] = field(default_factory=dict)
     registrations: list[Any] = field(default_factory=list)
-    #: of the gate: every launch, where one is asked for
+    #: the log of all launches for the gate, if requested
     launches: LaunchLog | None = None
-    #: of each library, the address to which the launch of this thread returns
+    #: for each library, the return address of this thread's current launch
     callers: list[Callable[[], int | None]] = field(default_factory=list)
-    #: whether values are observed; then the function that was called, and the address behind the launch that is being made
+    #: whether values are observed; their call paths use ``called``, the current CUDA function, and ``launching``, the return address
+    #: of the launch
     observed: bool = False
-    #: whether reads of uninitialised memory are reported; following each byte takes as much memory again
+    #: whether reads of uninitialised memory are reported; this takes a shadow byte for each byte of memory
     followed: bool = True
-    #: whether notes of launches are reported at once: nothing reads their profiles later
+    #: whether notes on launches are written at once, as no later reader of their profiles would report them
     telling: bool = False
     called: str = ""
     launching: int = 0
-    #: ``Device.launch``, or what launches in its place
+    #: ``Device.launch``, or a replacement
     launch: Callable[..., Profile] = field(init=False)
     _next: int = 0x1000
 
     def __post_init__(self) -> None:
         self.launch = self.device.launch
-        # a driver compiles for the GPU, whatever the PTX was made for
+        # a driver compiles PTX for its GPU, so the limit is the machine's, whatever target the PTX names
         self.device.largest_shared = self.machine.shared_per_cta
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> State:
-        """As ``gpuperf run`` asked for it."""
+        """The state that ``gpuperf run`` requests through the environment."""
         libc = ctypes.CDLL(None)
         stdout = ctypes.c_void_p.in_dll(libc, "stdout")
 
         def printed(text: str) -> None:
-            # through the program's own buffer, so that lines of kernels and of the program keep their order
+            # print through the program's own buffer, to keep the order of lines from kernels and from the program
             data = text.encode("utf-8", "surrogateescape")
             libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), stdout)
 
         used = environment.get("GPUPERF_RUN_USED")
-        if used:  # by which gpuperf run knows, also of programs that its program starts
+        if used:  # tells gpuperf run that CUDA was used, also by a child process of the program
             with suppress(OSError):
                 Path(used).touch()
         search = [
@@ -123,7 +124,7 @@ class State:
         defaults: dict[str, object] = {"races": "off"}
         if not observed:
             defaults["history"] = 0
-        if not folder:  # nobody reads sectors and wavefronts, which where accesses are scattered take as long as the kernel
+        if not folder:  # sectors and wavefronts are not read, and for scattered accesses counting them takes as long as the kernel
             defaults["observe"] = ()
         device = Device(mapped=True, printer=printed, **{**defaults, **options})
         state = cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
@@ -140,16 +141,16 @@ class State:
         return state
 
     def launch_site(self) -> int:
-        """The address in the program behind the launch that this thread makes; 0 where it is not known."""
+        """The return address in the program of this thread's current launch; 0 if it is unknown."""
         return next((address for caller in self.callers if (address := caller())), 0)
 
     def used_of(self, pool: int) -> Used:
-        """What is used of a pool."""
+        """The usage of a pool."""
         used: Used = self.settings.setdefault(("used", pool), Used())
         return used
 
     def new(self, value: Any) -> int:
-        """A handle for an object."""
+        """A new handle for an object."""
         self._next += 16
         self.objects[self._next] = value
         return self._next
@@ -162,7 +163,7 @@ class State:
         return value
 
     def enqueue(self, stream: int | None, operation: Callable[[], object]) -> None:
-        """Does what a stream has to do: at once, or when the graph runs that it is captured into."""
+        """Execute a stream operation: at once, or in the graph that captures the stream."""
         graph = self.captures.get(stream or 0)
         if graph is None:
             operation()
@@ -170,7 +171,7 @@ class State:
             graph.append(operation)
 
     def execute(self, operation: Callable[[], object]) -> None:
-        """Runs a kernel; if that fails, the device is in error from now on."""
+        """Run a kernel; if it fails, the device is in error from now on."""
         try:
             operation()
         except EngineError as error:
@@ -179,15 +180,15 @@ class State:
             say("\n  ".join([str(error), *error.causes, *[_HOST_WAITS] * waits]))
 
     def _host_writes(self) -> bool:
-        """Whether there is memory that the host and kernels both access by pointer."""
+        """Whether any memory can be accessed by pointer from both host and kernels."""
         return any(
             isinstance(key, tuple) and (key[0] == "host" or (key[0] == "memory" and kind in _OF_HOST))
             for key, kind in self.objects.items()
         )
 
     def tell(self, profile: Profile) -> None:
-        """Says once which rules a kernel breaks and which of its accesses race, the first ``_MOST_NOTES`` rules. Reads of
-        uninitialised memory are left out: programs do that whose results are right."""
+        """Write once which rules a kernel breaks and which of its accesses race, up to ``_MOST_NOTES`` rules. Reads of uninitialised
+        memory are not reported here, as correct programs do this too."""
         (record,) = profile.records
         for note in notes_of(record.program, record.plan, record.observation):
             if note not in self.reported and len(self.reported) <= _MOST_NOTES:
@@ -205,7 +206,7 @@ class State:
             say(str(race_error(profile.kernel, new)))
 
     def report(self) -> None:
-        """Writes what was counted, by kernel, and launches to the files that were asked for."""
+        """Write the counts by kernel, and the launches, to the requested files."""
         if self.launches is not None:
             self.launches.write()
         if not self.output:

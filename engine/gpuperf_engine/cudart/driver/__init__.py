@@ -1,4 +1,4 @@
-"""Functions of the CUDA driver API, over those of the runtime API: both have one device and one state."""
+"""The CUDA driver API, implemented by functions of the runtime API: both have one device and one state."""
 
 from . import contexts, images, mapping, memory, modules, same
 

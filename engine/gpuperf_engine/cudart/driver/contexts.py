@@ -1,4 +1,4 @@
-"""The driver itself, its device, contexts and errors. A context is a handle: memory and modules belong to the device."""
+"""Driver initialisation, the device, contexts and errors. A context is only a handle: memory and modules belong to the device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOUND, _NO_SYMBOL, _TOO_OLD = range(3)
 
 @dataclass(eq=False)
 class Context:
-    """``flags`` as the program asked for them; ``retained``: how often the primary one was."""
+    """``flags`` as given by the program; ``retained``: the reference count of the primary context."""
 
     flags: int = 0
     retained: int = 0
@@ -30,7 +30,7 @@ class Context:
 
 @function(c_uint, plain=False)
 def cuInit(state: State, flags: int) -> None:
-    """The device is there since the library was loaded."""
+    """Nothing to do: loading the library creates the device."""
 
 
 @function(c_void_p, plain=False)
@@ -39,7 +39,7 @@ def cuDriverGetVersion(state: State, out: int) -> None:
 
 
 def entry_point(state: State, name: str, version: int, flags: int) -> tuple[int | None, int]:
-    """The address of a function of the driver by name, and a ``CUdriverProcAddressQueryResult``."""
+    """The address of a driver function by name, and a ``CUdriverProcAddressQueryResult``."""
     symbol, known = symbol_of(name, version, per_thread=flags == _PER_THREAD)
     if symbol is None:
         return None, _TOO_OLD if known else _NO_SYMBOL
@@ -97,7 +97,7 @@ def cuGetErrorString(state: State, code: int, out: int) -> None:
 
 @function(c_void_p, c_void_p, plain=False)
 def cuGetExportTable(state: State, out: int, identifier: int) -> None:
-    """Tables of functions without documentation: there are none."""
+    """Undocumented tables of functions are not provided."""
     c_void_p.from_address(out).value = None
     raise CudaError(500)
 
@@ -152,7 +152,7 @@ def cuDeviceGetProperties(state: State, out: int, device: int) -> None:
 
 
 def _stack(state: State) -> list[int]:
-    """Contexts of the calling thread, the current one last."""
+    """The contexts of the calling thread, the current one last."""
     stack: list[int] = state.objects.setdefault(("contexts", get_ident()), [])
     return stack
 
@@ -164,7 +164,7 @@ def _primary(state: State) -> int:
 
 
 def _current(state: State) -> int:
-    """The current context, 0 if there is none. The runtime makes the primary one current by itself."""
+    """The current context, 0 if there is none. The runtime makes the primary context current by itself."""
     stack = _stack(state)
     return stack[-1] if stack else _primary(state) if state.registrations else 0
 
@@ -262,7 +262,7 @@ def cuCtxGetId(state: State, context: int | None, out: int) -> None:
 
 @function(also=("cuCtxSynchronize_v2",))
 def cuCtxSynchronize(state: State) -> None:
-    """Everything that was asked for is done."""
+    """Nothing to wait for: all work has completed."""
 
 
 @function(c_void_p, c_void_p)

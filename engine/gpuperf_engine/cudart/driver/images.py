@@ -1,4 +1,4 @@
-"""Arrays, texture and surface objects, and tensor maps, from the driver's descriptions."""
+"""Arrays, texture and surface objects, and tensor maps, from the descriptors of the driver API."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class _Descriptor3D(Structure):
 
 
 class _Resource(Structure):
-    """``CUDA_RESOURCE_DESC``, as for linear memory, whose ``width`` is in bytes, and pitched memory; arrays have their handle where
-    ``address`` is."""
+    """``CUDA_RESOURCE_DESC``, with the fields of linear memory (``width`` in bytes) and pitched memory; arrays have their handle in
+    ``address``."""
 
     _fields_ = [
         ("kind", c_int), ("address", c_void_p), ("format", c_int), ("channels", c_uint), ("width", c_size_t),
@@ -175,7 +175,8 @@ def _described(
     swizzle: int,
     fill: int,
 ) -> dict[str, object]:
-    """Arguments of ``TensorMap`` that all kinds of maps have. The driver's axes are innermost first, without a stride of the first."""
+    """The arguments of ``TensorMap`` that all kinds of maps have. In the driver API, axes are innermost first, and the first has no
+    stride."""
     try:
         name, (pattern, atoms) = _TYPES[kind], _SWIZZLES[swizzle]
     except IndexError:

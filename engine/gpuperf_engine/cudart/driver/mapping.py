@@ -1,6 +1,8 @@
-"""Virtual memory management (CUDA Driver API, "Virtual Memory Management"): addresses are reserved, memory is made, and mapped there.
+"""Virtual memory management (CUDA Driver API, "Virtual Memory Management"): reservation of addresses, creation of memory, and
+mapping.
 
-What is made is memory of the host that can be mapped several times; what is mapped side by side is one array."""
+Created memory is memory of the host that can be mapped several times; adjacent mappings form one array.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from ..state import State
 
 __all__: list[str] = []
 
-#: bytes in which memory is made and mapped, as on GPUs
+#: granularity of creation and mapping in bytes, as on GPUs
 _GRANULARITY = 2 << 20
 _DEVICE = 1
 #: ``CU_MEM_ALLOCATION_TYPE_PINNED``, ``CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR``
@@ -51,7 +53,7 @@ class _Access(Structure):
 
 @dataclass(eq=False)
 class _Made:
-    """Memory that was made: a file without a name. ``holders``: handles and mappings of it; the last one closes it."""
+    """Created memory: an anonymous file. ``holders``: the number of its handles and mappings; releasing the last one closes it."""
 
     file: int
     size: int
@@ -77,7 +79,7 @@ class _Mapping:
 
 @dataclass(eq=False)
 class _Reserved:
-    """Addresses, what is mapped there by address, and the arrays that kernels access: address and size."""
+    """Reserved addresses, their mappings by address, and the arrays that kernels access: address and size."""
 
     address: int
     size: int
@@ -85,7 +87,7 @@ class _Reserved:
     arrays: list[tuple[int, int]] = field(default_factory=list)
 
     def inside(self, address: int, size: int) -> list[int]:
-        """The mappings that these bytes hold whole. Raises ``CudaError`` where they are none, or hold one in part."""
+        """The mappings within a range of bytes. Raises ``CudaError`` unless they fill it exactly."""
         found = [
             start
             for start, mapping in self.mappings.items()
@@ -96,7 +98,7 @@ class _Reserved:
         return sorted(found)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """What can be accessed, with all that lies side by side as one."""
+        """The accessible ranges, with adjacent mappings merged."""
         first = end = 0
         for start in sorted(key for key, mapping in self.mappings.items() if mapping.accessible):
             if start != end:
@@ -108,7 +110,7 @@ class _Reserved:
             yield first, end - first
 
     def settle(self, state: State) -> None:
-        """Lets kernels access what they may now."""
+        """Update the arrays that kernels may access to the accessible ranges."""
         now = [*self.runs()]
         for address, size in self.arrays:
             if (address, size) not in now:
@@ -120,7 +122,7 @@ class _Reserved:
 
 
 def _reserved(state: State, address: int | None, size: int) -> _Reserved:
-    """The reservation that holds these bytes. Raises ``CudaError``."""
+    """The reservation that contains these bytes. Raises ``CudaError``."""
     for item in state.objects.values():
         if (
             isinstance(item, _Reserved)
@@ -145,7 +147,7 @@ def cuMemGetAllocationGranularity(state: State, out: int, given: int, option: in
 def cuMemAddressReserve(
     state: State, out: int, size: int, alignment: int, wish: int | None, flags: int
 ) -> None:
-    """``wish`` is one, which the driver need not fulfil."""
+    """``wish``: a preferred address, which is not guaranteed."""
     _whole(size)
     if alignment & (alignment - 1):
         raise CudaError(1, f"an alignment of {alignment:,} bytes is not a power of two")
@@ -197,7 +199,7 @@ def cuMemExportToShareableHandle(state: State, out: int, handle: int, kind: int,
 
 @function(c_void_p, c_void_p, c_int)
 def cuMemImportFromShareableHandle(state: State, out: int, given: int | None, kind: int) -> None:
-    """``given`` is the number of a file, which stays the caller's."""
+    """``given``: a file descriptor, which the caller keeps."""
     if kind != _FILE:
         raise CudaError(1, "accepted: a file descriptor (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)")
     try:
@@ -265,7 +267,7 @@ def cuMemUnmap(state: State, address: int, size: int) -> None:
 
 @function(c_void_p, c_size_t, c_void_p, c_size_t)
 def cuMemSetAccess(state: State, address: int, size: int, given: int, count: int) -> None:
-    """What may be read may be written too."""
+    """Memory with read access is writable too."""
     reserved = _reserved(state, address, size)
     mappings = [reserved.mappings[start] for start in reserved.inside(address, size)]
     for access in (_Access * count).from_address(given):

@@ -1,4 +1,4 @@
-"""Memory by address: fills, copies, and what is known of an address. Allocations are those of the runtime."""
+"""Memory by address: fills, copies, and pointer attributes. Allocations are those of the runtime."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Copy2D(Structure):
 
 
 class Copy3D(Structure):
-    """``CUDA_MEMCPY3D``, and ``CUDA_MEMCPY3D_PEER``, which has contexts where this one has reserved words."""
+    """``CUDA_MEMCPY3D``, and ``CUDA_MEMCPY3D_PEER``, which has contexts in place of reserved words."""
 
     _fields_ = [
         ("source", _Side3D), ("target", _Side3D), ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t),
@@ -53,7 +53,7 @@ class Copy3D(Structure):
 
 
 def _place(state: State, side: _Side2D | _Side3D, width: int) -> Side:
-    """Address, pitch and bytes from slice to slice of one side."""
+    """The address, pitch and bytes from one slice to the next of one side."""
     z = getattr(side, "z", 0)
     if side.kind == _ARRAY:
         known = state.of(side.array, CudaArray)
@@ -167,7 +167,7 @@ def cuMemAllocPitch(state: State, out: int, pitch: int, width: int, height: int,
 
 
 def _fill(state: State, target: int, pitch: int, value: int, element: int, width: int, height: int) -> None:
-    """Rows of ``width`` elements of ``element`` bytes."""
+    """Fill rows of ``width`` elements of ``element`` bytes."""
     raw = (value & (1 << 8 * element) - 1).to_bytes(element, "little")
     fill_rows(state, target, raw, Rows(width * element, height, 1, pitch))
 
@@ -219,7 +219,7 @@ def cuMemGetAddressRange(state: State, base: int | None, size: int | None, addre
 
 
 def _pointer(state: State, out: int, attribute: int, address: int | None) -> bool:
-    """Writes an attribute of an address; whether there is one."""
+    """Write an attribute of an address; returns whether the attribute exists."""
     array = state.device.array_at(address) if address else None
     if array is None:
         return False
@@ -255,7 +255,7 @@ def cuPointerGetAttribute(state: State, out: int, attribute: int, address: int) 
 
 @function(c_uint, c_void_p, c_void_p, c_void_p)
 def cuPointerGetAttributes(state: State, count: int, attributes: int, out: int, address: int) -> None:
-    """Attributes that are not there are 0, and no error; device ordinals are -2."""
+    """Missing attributes are written as 0 without an error; missing device ordinals as -2."""
     for attribute, place in zip(
         (c_int * count).from_address(attributes), (c_void_p * count).from_address(out)
     ):
@@ -278,7 +278,7 @@ def cuPointerGetAttributes(state: State, count: int, attributes: int, out: int, 
 
 @function(c_void_p, c_int, c_void_p)
 def cuPointerSetAttribute(state: State, value: int, attribute: int, address: int) -> None:
-    """Copies are in order as they are."""
+    """Accepted without effect: copies are synchronous."""
 
 
 @function(c_void_p, c_void_p, c_uint, c_uint)

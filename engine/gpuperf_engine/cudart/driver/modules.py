@@ -1,4 +1,4 @@
-"""Modules, libraries, kernels and their launches. A kernel and the function of it in a context have one handle."""
+"""Modules, libraries, kernels and their launches. A kernel and its function in a context have the same handle."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def cuModuleEnumerateFunctions(state: State, out: int, count: int, module: int) 
 
 @function(c_void_p, c_void_p, also=("cuLibraryGetModule",))
 def cuKernelGetFunction(state: State, out: int, handle: int) -> None:
-    """One handle is both."""
+    """A kernel and its function have the same handle."""
     c_void_p.from_address(out).value = handle
 
 
@@ -270,7 +270,7 @@ def cuOccupancyMaxPotentialBlockSizeWithFlags(
     limit: int,
     flags: int,
 ) -> None:
-    """The largest of the blocks with which most threads are resident."""
+    """The largest block size with which most threads are resident."""
     most = state.device.attributes(kernel_of(state, handle)).largest_block
     most = min(most, limit) if limit > 0 else most
     needed = CFUNCTYPE(c_size_t, c_int)(callback) if callback else None
@@ -289,7 +289,8 @@ def cuOccupancyMaxPotentialBlockSizeWithFlags(
 
 
 def _arguments(pointers: int | None, extra: int | None) -> int | bytes | None:
-    """Where the arguments are: pointers to each, or all of them in a buffer, whose address and size ``extra`` has."""
+    """The address of the array of pointers to the arguments, or the packed arguments from the buffer whose address and size are in
+    ``extra``."""
     if pointers or not extra:
         return pointers
     found: dict[int, int] = {}
@@ -352,7 +353,7 @@ def cuLaunchKernelEx(state: State, given: int, handle: int, pointers: int | None
 
 @dataclass
 class Linking:
-    """What was added, and what ``cuLinkComplete`` returned."""
+    """The state of a link: the added inputs, and the result of ``cuLinkComplete``."""
 
     images: list[ctypes.Array[ctypes.c_char]] = field(default_factory=list)
 

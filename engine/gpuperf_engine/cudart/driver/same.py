@@ -1,4 +1,4 @@
-"""Functions of the driver that have the arguments of one of the runtime, and do the same (CUDA Driver API and CUDA Runtime API)."""
+"""Driver functions with the same arguments and behaviour as a runtime function (CUDA Driver API and CUDA Runtime API)."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ cuTexObjectDestroy cudaDestroyTextureObject
 cuThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode
 cuArrayDestroy cudaFreeArray
 """
-"""A function of the driver, and that of the runtime."""
+"""Pairs of a driver function and its runtime function."""
 
 for _row in SAME.split("\n"):
     if _row:

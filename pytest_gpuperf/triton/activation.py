@@ -1,4 +1,4 @@
-"""Switching Triton's driver on, whenever torch and Triton are imported."""
+"""Activates the Triton driver when a program imports torch or Triton."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_version", "current", "switch_on"]
 
-#: of Triton, whose launcher was another one before
+#: the oldest supported Triton; earlier ones have a different launcher
 OLDEST = (3, 7)
 
 _device: TritonDevice | None = None
@@ -29,8 +29,9 @@ def current() -> TritonDevice | None:
 
 
 def switch_on(machine: str, search: Sequence[str] = (), **options: Unpack[DeviceOptions]) -> None:
-    """Have torch and Triton see a GPU from their import on, or from now on if they have been imported. ``options``: of the engine's
-    device. Until the first of them is imported, a later call replaces an earlier one: pytest's own of those of its environment."""
+    """Make torch and Triton see a GPU from their import on, or from now on if they are already imported. ``options``: of the engine's
+    device. Until one of them is imported, a later call replaces an earlier one, so pytest's options replace those of its
+    environment."""
     global _given
     again, _given = _given is not None, (machine, search, options)
     if not again:
@@ -41,7 +42,7 @@ def switch_on(machine: str, search: Sequence[str] = (), **options: Unpack[Device
 def _present() -> TritonDevice:
     global _device
     if _device is None:
-        # here, so that a process that imports neither is not slower than without
+        # imported here, so that processes that import neither torch nor Triton start as fast as before
         from .device import TritonDevice
 
         assert _given is not None
@@ -59,7 +60,7 @@ def _with_torch() -> None:
 
 
 def check_version() -> None:
-    """Raises ``ImportError`` for a Triton that is too old."""
+    """Raises ``ImportError`` if the installed Triton is too old."""
     import triton
 
     version = str(getattr(triton, "__version__", ""))

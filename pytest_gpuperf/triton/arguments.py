@@ -1,8 +1,8 @@
-"""Arguments of a Triton kernel as the bytes of its parameter buffer.
+"""Converts the arguments of a Triton kernel to the bytes of its parameter buffer.
 
-Types are those of Triton's signatures: ``i32``, ``*fp16``, ``constexpr``, nested tuples, ``nvTmaDesc``. Triton's own launcher takes
-the same values (``backends/nvidia/driver.c`` of Triton: ``extractI32`` and the like): integers are cut to the size of the parameter,
-numbers are rounded to its type.
+Types are those of Triton's signatures: ``i32``, ``*fp16``, ``constexpr``, nested tuples, ``nvTmaDesc``. Values are converted as by
+Triton's own launcher (``backends/nvidia/driver.c`` of Triton: ``extractI32`` and the like): integers are truncated to the size of the
+parameter, floating-point numbers are rounded to its type.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["argument_names", "bytes_of", "named_pointers", "pack", "pairs", "poi
 _INTEGERS = {"i1": 1, "u1": 1, **{f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)}}
 _FLOATS = {"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"}
 Signature: TypeAlias = "Sequence[str | Signature]"
-#: bytes and alignment of a ``CUtensorMap`` (cuda.h)
+#: size and alignment of a ``CUtensorMap`` in bytes (cuda.h)
 _TENSOR_MAP, _TENSOR_MAP_ALIGNMENT = 128, 64
 
 
 def pairs(signature: Signature, arguments: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Type and value of each parameter, tuples unrolled and constants left out. Raises ``TypeError`` where they do not fit."""
+    """Type and value of each parameter, with tuples flattened and without constants. Raises ``TypeError`` if they do not match."""
     if len(signature) != len(arguments):
         raise TypeError(f"{len(arguments)} arguments for the signature {tuple(signature)!r}")
     for type_, value in zip(signature, arguments):
@@ -32,8 +32,7 @@ def pairs(signature: Signature, arguments: Sequence[Any]) -> Iterator[tuple[str,
 
 
 def pointer_of(value: object) -> int:
-    """The address that an argument for a pointer stands for: ``None``, an integer, or anything with ``data_ptr()``. Raises
-    ``TypeError``."""
+    """The address for a pointer argument: ``None``, an integer, or anything with ``data_ptr()``. Raises ``TypeError``."""
     if value is None:
         return 0
     if isinstance(value, int):
@@ -50,7 +49,7 @@ def pointer_of(value: object) -> int:
 
 
 def argument_names(signature: Mapping[str | int, Signature | str], function: object) -> tuple[str, ...]:
-    """The names of a kernel's parameters: those of Triton's signatures, or their places in the function."""
+    """The names of a kernel's parameters: those of Triton's signatures, or those of the function by position."""
     names = list(getattr(function, "arg_names", ()))
     return tuple(
         key if isinstance(key, str) else names[key] if key < len(names) else f"argument {key}"
@@ -59,7 +58,7 @@ def argument_names(signature: Mapping[str | int, Signature | str], function: obj
 
 
 def named_pointers(names: Sequence[str], signature: Signature, arguments: Sequence[Any]) -> dict[int, str]:
-    """By the addresses that a launch is given the parameters that they are for; the first one of each."""
+    """The first parameter name for each pointer argument, by its address."""
     named: dict[int, str] = {}
     for name, type_, value in zip(names, signature, arguments) if len(names) == len(signature) else ():
         for number, (kind, item) in enumerate(pairs((type_,), (value,))):
@@ -70,7 +69,7 @@ def named_pointers(names: Sequence[str], signature: Signature, arguments: Sequen
 
 
 def pack(signature: Signature, arguments: Sequence[Any], more: Sequence[int] = ()) -> bytes:
-    """The parameter buffer; ``more`` are addresses behind the arguments (Triton's scratch memory). Raises ``TypeError``."""
+    """The parameter buffer; ``more``: addresses to append after the arguments (Triton's scratch memory). Raises ``TypeError``."""
     buffer = bytearray()
     for type_, value in pairs(signature, arguments):
         raw, alignment = bytes_of(type_, value)
@@ -102,12 +101,12 @@ def bytes_of(type_: str, value: Any) -> tuple[bytes, int]:
 def _rounded(form: str, value: float) -> bytes:
     try:
         return struct.pack(form, value)
-    except OverflowError:  # beyond the largest number: infinity, as a conversion on the host gives
+    except OverflowError:  # out of range: infinity, as a conversion on the host returns
         return struct.pack(form, float("inf") if value > 0 else float("-inf"))
 
 
 def _bfloat16(value: float) -> bytes:
-    """To nearest even, from single precision."""
+    """Round to nearest even, from single precision."""
     (bits,) = struct.unpack("<I", _rounded("<f", value))
     if value != value:
         return int(bits >> 16 | 0x40).to_bytes(2, "little")

@@ -1,7 +1,7 @@
-"""``torch.autocast("cuda")`` for tensors that torch takes for the CPU's. Imports torch.
+"""``torch.autocast("cuda")`` for tensors that torch treats as CPU tensors. Imports torch.
 
-torch casts by the device of tensors: its rules for the CPU are switched on along with those for the GPU, and completed by what these
-cast and the CPU's do not (torch, "Automatic Mixed Precision package", Op-Specific Behavior).
+torch chooses casts by the device of tensors: its rules for the CPU are switched on together with those for the GPU, and extended by
+the operators that only the GPU's rules cast (torch, "Automatic Mixed Precision package", Op-Specific Behavior).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SINGLE = (
     "nll_loss", "nll_loss2d", "kl_div", "l1_loss", "smooth_l1_loss", "huber_loss", "mse_loss", "cosine_similarity",
     "binary_cross_entropy_with_logits", "soft_margin_loss", "dist", "cdist", "renorm", "logsumexp",
 )  # fmt: skip
-#: the same by their argument ``dtype``, unless it is given
+#: the same, through their argument ``dtype`` unless it is given
 _SINGLE_BY_TYPE = (
     "prod", "prod.dim_int", "softmax.int", "log_softmax.int", "cumprod", "cumsum", "linalg_vector_norm", "linalg_matrix_norm", "sum",
     "sum.dim_IntList",
@@ -35,7 +35,7 @@ _library: torch.library.Library | None = None
 
 
 def take_over(places: Places) -> None:
-    """Let ``autocast`` for ``cuda`` act on tensors of the program."""
+    """Make ``autocast`` for ``cuda`` apply to tensors of the program."""
     autocast = torch.amp.autocast_mode.autocast
     enter, leave = autocast.__enter__, autocast.__exit__
 
@@ -61,7 +61,7 @@ def _set(enabled: bool, dtype: torch.dtype) -> None:
 
 
 def _complete(places: Places) -> None:
-    """Register, once, what the rules of a CPU lack."""
+    """Register the rules that torch lacks for the CPU, once."""
     global _library
     if _library is not None:
         return

@@ -1,4 +1,4 @@
-"""Benchmarks by predicted time: what Triton's autotuner and ``triton.testing.do_bench`` measure is one run of a function."""
+"""Benchmarks by predicted time: for Triton's autotuner and ``triton.testing.do_bench``, one run of a function is predicted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ __all__ = ["bencher", "replace_in_triton"]
 
 
 def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., float | list[float]]:
-    """``do_bench(fn, …)``: milliseconds of one run, as predicted; the same for every quantile and way to sum up. ``gated``: what it
-    launches are launches of the program; what an autotuner tries are none, and compute nothing."""
+    """A replacement for ``do_bench(fn, …)``: the predicted time of one run in milliseconds, which is the same for every quantile and
+    kind of summary. ``gated``: whether its launches count as launches of the program; those of an autotuner do not, and compute no
+    values."""
 
     def do_bench(
         fn: Callable[[], object],
@@ -44,7 +45,7 @@ def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., float 
 
 
 def replace_in_triton(device: TritonDevice) -> None:
-    """Let ``triton.testing`` benchmark by prediction."""
+    """Replace the benchmark functions of ``triton.testing`` by predictions."""
     import triton.testing
 
     do_bench = bencher(device)

@@ -1,6 +1,7 @@
-"""cuBLAS as Triton's NVIDIA backend offers it to tests and benchmarks (``triton._C.libtriton.nvidia.cublas``), by torch on the CPU.
+"""cuBLAS as Triton's NVIDIA backend offers it to tests and benchmarks (``triton._C.libtriton.nvidia.cublas``), computed by torch on
+the CPU.
 
-Products are rounded once, from sums in single precision; cuBLAS multiplies ``float32`` in TF32. Nothing of it is counted. Imports
+Results are rounded once, from sums in single precision; cuBLAS multiplies ``float32`` in TF32. No counts are collected. Imports
 torch.
 """
 
@@ -13,13 +14,13 @@ import torch
 __all__ = ["CublasLt"]
 
 _TYPES = (torch.float8_e4m3fn, torch.float16, torch.bfloat16, torch.float32)
-#: E2M1 by its four bits (OCP Microscaling Formats, 5.3.3)
+#: values of E2M1 by its four bits (OCP Microscaling Formats, 5.3.3)
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 class CublasLt:
-    """``workspace``: what cuBLAS would work in. Matrices are row-major, ``b`` is given transposed: (n, k). Types and shapes that
-    Triton's class refuses raise ``RuntimeError``."""
+    """A replacement for Triton's class. ``workspace`` is not used. Matrices are row-major, ``b`` is given transposed: (n, k). Types
+    and shapes that Triton's class does not accept raise ``RuntimeError``."""
 
     def __init__(self, workspace: object) -> None:
         pass
@@ -46,7 +47,7 @@ class CublasLt:
         scale_a: torch.Tensor,
         scale_b: torch.Tensor,
     ) -> None:
-        """output (m, n) in ``float16``, of E4M3 with a scale of E8M0 for each 32 elements along k."""
+        """output (m, n) in ``float16``; inputs are E4M3 with an E8M0 scale for every 32 elements along k."""
         _need({a.dtype, b.dtype} == {torch.float8_e4m3fn}, "block_scaled_matmul_mxfp8 takes float8_e4m3fn")
         scales = (_e8m0(scale_a), _e8m0(scale_b))
         _scaled_product(output, (a.float(), b.float()), scales, 32)
@@ -59,7 +60,7 @@ class CublasLt:
         scale_a: torch.Tensor,
         scale_b: torch.Tensor,
     ) -> None:
-        """output (m, n) in ``float16``, of E2M1, two in a byte, with a scale of E4M3 for each 16 elements along k."""
+        """output (m, n) in ``float16``; inputs are E2M1, two per byte, with an E4M3 scale for every 16 elements along k."""
         _need({a.dtype, b.dtype} == {torch.uint8}, "block_scaled_matmul_nvfp4 takes uint8, two E2M1 in each")
         scales = (_e4m3(scale_a), _e4m3(scale_b))
         _scaled_product(output, (_e2m1(a), _e2m1(b)), scales, 16)
@@ -91,8 +92,8 @@ def _scaled_product(
 
 
 def _of_elements(scale: torch.Tensor, shape: Sequence[int], group: int) -> torch.Tensor:
-    """The scale of each element, from tiles of 128 rows and 4 groups (cuBLAS, "1D Block Scaling Factors Layout": the one of row r and
-    group g of a tile is at 16 · (r mod 32) + 4 · ⌊r ÷ 32⌋ + g)."""
+    """The scale of each element, from tiles of 128 rows and 4 groups (cuBLAS, "1D Block Scaling Factors Layout": the scale of row r
+    and group g of a tile has the index 16 · (r mod 32) + 4 · ⌊r ÷ 32⌋ + g)."""
     rows, columns = shape
     down, along = -(-rows // 128), -(-columns // (4 * group))
     _need(scale.numel() == down * along * 512, f"{scale.numel()} scales for ({rows}, {columns})")

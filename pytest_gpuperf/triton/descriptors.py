@@ -1,5 +1,4 @@
-"""Tensor descriptors that a program passes to a kernel, as its launcher in the installed version of Triton takes them apart. Imports
-Triton."""
+"""Tensor descriptors as kernel arguments: expanded to their parts as by the launcher of the installed Triton. Imports Triton."""
 
 from __future__ import annotations
 
@@ -12,15 +11,15 @@ from .arguments import Signature
 
 __all__ = ["expand_signature", "with_tensor_maps"]
 
-#: since Triton 3.8 they may be in tuples, and the functions are those of all backends
+#: since Triton 3.8 descriptors may be nested in tuples, and all backends share the functions
 _ANYWHERE = hasattr(backend_driver, "expand_signature")
 
 
 def expand_signature(
     signature: Mapping[str | int, Signature | str], tensor_maps: Sequence[Mapping[str, object]] | None
 ) -> Signature:
-    """The types of a kernel's parameters in the place of descriptors. ``tensor_maps``: what Triton knows of those that it made tensor
-    maps of."""
+    """The types of a kernel's parameters, with descriptors expanded. ``tensor_maps``: Triton's metadata of the descriptors that are
+    passed as tensor maps."""
     types = signature.values()
     if _ANYWHERE:
         expanded: Signature = backend_driver.expand_signature(types, tensor_maps, "nvTmaDesc")
@@ -34,7 +33,7 @@ def with_tensor_maps(
     signature: Mapping[str | int, Signature | str],
     tensor_maps: Sequence[Mapping[str, object]] | None,
 ) -> Callable[..., None]:
-    """``launch``, whose last argument is the kernel's arguments, given these with descriptors taken apart."""
+    """``launch``, wrapped so that descriptors in its last argument, the kernel's arguments, are expanded."""
     wrapped: Callable[..., None]
     if _ANYWHERE:
         wrapped = backend_driver.wrap_handle_tensordesc_impl(

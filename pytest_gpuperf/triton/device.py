@@ -1,4 +1,4 @@
-"""The device that Triton programs see: one of the engine, with the properties of a machine."""
+"""The device that Triton programs see: a device of the engine with the properties of a machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TritonDevice", "map_options"]
 
-#: of ``CUtensorMapDataType`` in the order of its numbers (CUDA driver API), with the bytes of an element
+#: names of the values of ``CUtensorMapDataType``, in order (CUDA driver API)
 _TMA_TYPES = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT32_FTZ",
     "TFLOAT32", "TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B",
@@ -30,7 +30,7 @@ _SWIZZLES = ("none", "32B", "64B", "128B")
 
 
 class TritonDevice(ProgramDevice):
-    """The device with torch's memory. Parameters as those of ``ProgramDevice``."""
+    """A device that shares memory with torch. Parameters as for ``ProgramDevice``."""
 
     def __init__(
         self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Unpack[DeviceOptions]
@@ -41,12 +41,12 @@ class TritonDevice(ProgramDevice):
     def during_launch(
         self, arguments: Iterable[object]
     ) -> AbstractContextManager[Mapping[int, tuple[int, int]]]:
-        """Tensors and arrays are memory of the device, and none is freed."""
+        """Makes tensors and arrays device memory during a launch, and keeps them allocated."""
         return self.memory.during_launch(arguments)
 
     @property
     def properties(self) -> dict[str, int]:
-        """What Triton asks of ``cuDeviceGetAttribute``."""
+        """Results of ``cuDeviceGetAttribute`` that Triton uses."""
         machine = self.machine
         bus = 5120
         return {
@@ -55,13 +55,13 @@ class TritonDevice(ProgramDevice):
             "multiprocessor_count": machine.sm_count,
             "warpSize": 32,
             "sm_clock_rate": int(machine.clock_mhz * 1000),
-            # so that both ways to work out the bandwidth give that of the machine (2 × clock × width ÷ 8)
+            # consistent with the bus width: 2 × clock × width ÷ 8 is the machine's bandwidth
             "mem_clock_rate": int(machine.dram_bandwidth * 1e6 * 8 / (2 * bus)),
             "mem_bus_width": bus,
         }
 
     def load(self, name: str, ptx: str) -> tuple[Kernel, int, int, int]:
-        """The kernel, its registers, registers spilled and largest block. Raises ``KernelError``."""
+        """The kernel, its registers, spilled registers and largest block. Raises ``KernelError``."""
         try:
             kernel = engine.parse(ptx, path=f"{name}.ptx")[name]
             known = self.device.attributes(kernel)
@@ -87,7 +87,7 @@ class TritonDevice(ProgramDevice):
         __tracebackhide__ = True
         if not all(grid):
             return
-        # the buffer ends with what the kernel has of it: parameters that the compiler left out are at its end
+        # the kernel may have fewer parameters: the compiler drops unused ones from the end
         raw = parameters[: kernel.param_bytes]
         try:
             self.run(
@@ -118,8 +118,8 @@ class TritonDevice(ProgramDevice):
         strides: Sequence[int],
         padding: int,
     ) -> bytes:
-        """The bytes of a tiled tensor map, from the numbers of ``cuTensorMapEncodeTiled``; axes outermost first, strides in elements
-        of ``size`` bytes. Raises ``KernelError``."""
+        """The bytes of a tiled tensor map, from the arguments of ``cuTensorMapEncodeTiled``; axes outermost first, strides in
+        elements of ``size`` bytes. Raises ``KernelError``."""
         described = map_options(swizzle, size, kind, shape, strides, padding)
         try:
             return bytes(engine.TensorMap(address, list(box), **described))
@@ -140,8 +140,8 @@ class TritonDevice(ProgramDevice):
         upper: Sequence[int],
         element_strides: Sequence[int],
     ) -> bytes:
-        """As ``tensor_map``, from the numbers of ``cuTensorMapEncodeIm2col``. ``column``: pixels, and channels of each; ``lower`` and
-        ``upper``: the corners of the bounding box, for the axes between the first and the last."""
+        """As ``tensor_map``, from the arguments of ``cuTensorMapEncodeIm2col``. ``column``: pixels, and channels per pixel; ``lower``
+        and ``upper``: the corners of the bounding box, for the axes between the first and the last."""
         described = map_options(swizzle, size, kind, shape, strides, padding)
         pixels, channels = column
         try:
@@ -163,7 +163,7 @@ class TritonDevice(ProgramDevice):
 def map_options(
     swizzle: int, size: int, kind: int, shape: Sequence[int], strides: Sequence[int], padding: int
 ) -> dict[str, Any]:
-    """Arguments of ``TensorMap`` that all kinds of maps have."""
+    """The arguments of ``TensorMap`` that all kinds of maps have."""
     import numpy as np
 
     packed = _TMA_TYPES[kind].startswith("16U")

@@ -1,7 +1,7 @@
 """Triton's driver for CUDA, with the engine in place of the CUDA driver. Imports Triton.
 
-Triton's NVIDIA backend stays as it is but for two things: the last stage of compilation, ``ptxas``, is left out, so that the binary
-is the PTX that would have been assembled; and what it calls of CUDA in C is done here.
+Triton's NVIDIA backend is used with two changes: the last stage of compilation, ``ptxas``, is left out, so that the binary is the
+PTX; and calls of CUDA are replaced by functions of the engine.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = ["EngineDriver", "Hook", "Launcher", "activate", "leave_out_ptxas"]
 Hook = Callable[[object], object]
 """Called with the metadata of a launch, before or after it."""
 Allocator = Callable[[int, int, int], object]
-"""Bytes, alignment and stream, to what holds the memory."""
+"""From size in bytes, alignment and stream to an object that owns the memory."""
 
 
 class KernelMetadata(Protocol):
-    """What Triton says of a compiled kernel."""
+    """The metadata of a compiled kernel that the driver uses."""
 
     num_warps: int
     num_ctas: int
@@ -59,7 +59,7 @@ class KernelMetadata(Protocol):
 
 
 class Utils:
-    """What Triton's ``CudaUtils`` offers."""
+    """Replaces Triton's ``CudaUtils``."""
 
     def __init__(self, device: TritonDevice) -> None:
         self._device = device
@@ -68,7 +68,7 @@ class Utils:
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: int
     ) -> tuple[int, int, int, int, int]:
-        """Module, function, registers, spills and threads of the largest block."""
+        """Module, function, registers, spilled registers, and threads of the largest block."""
         kernel, registers, spills, threads = self._device.load(name, binary.decode())
         handle = id(kernel)
         self._kernels[handle] = kernel
@@ -114,7 +114,7 @@ class Utils:
 
 
 class Launcher:
-    """What Triton makes of each compiled kernel, and calls with a grid and arguments."""
+    """Replaces Triton's launcher: created for each compiled kernel, and called with a grid and arguments."""
 
     def __init__(self, src: ASTSource | IRSource, metadata: KernelMetadata) -> None:
         signature: dict[str | int, Signature | str] = dict(src.signature.items())
@@ -150,7 +150,7 @@ class Launcher:
         )
         profile = None
         if metadata.profile_scratch_size:
-            # before Triton 3.8 there was always one
+            # before Triton 3.8 there is always a profile allocator
             if getattr(_allocation, "has_profile_allocator", lambda: True)():
                 profile = self._scratch(
                     metadata.profile_scratch_size,
@@ -185,7 +185,8 @@ class Launcher:
 
 
 def _without_modes() -> AbstractContextManager[object]:
-    """What is asked of tensors here goes past Python modes, which cost more than the answer. A program may have no torch."""
+    """Run without torch's Python modes, whose overhead for calls on tensors exceeds the calls themselves. A program may not have
+    torch."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else torch._C.DisableTorchFunction()
 
@@ -230,12 +231,12 @@ class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
 def _keep_ptx(
     self: nvidia_compiler.CUDABackend, src: str | bytes, metadata: object, options: object, capability: int
 ) -> bytes:
-    """In the place of ``make_cubin``: the binary is the PTX."""
+    """Replaces ``make_cubin``: the binary is the PTX."""
     return src.encode() if isinstance(src, str) else src
 
 
 def leave_out_ptxas() -> Callable[[], None]:
-    """Let Triton compile to PTX from now on, and no further; gives what undoes it."""
+    """Make Triton compile only to PTX from now on; returns a function that undoes this."""
     backend = nvidia_compiler.CUDABackend
     version, assemble = backend.hash, backend.make_cubin
     if assemble is _keep_ptx:
@@ -245,20 +246,20 @@ def leave_out_ptxas() -> Callable[[], None]:
         backend.hash, backend.make_cubin = version, assemble
 
     backend.make_cubin = _keep_ptx
-    # what the cache has under a key must not be taken for a binary of ptxas, nor the other way round
+    # a different cache key, so that PTX and binaries of ptxas are never confused
     backend.hash = lambda self: f"gpuperf-{version(self)}"
     return restore
 
 
 def activate(device: TritonDevice) -> EngineDriver:
-    """Let Triton use this device from now on."""
+    """Make Triton use this device from now on."""
     assemble = nvidia_compiler.CUDABackend.make_cubin
     leave_out_ptxas()
     machine_code.assemble_on_demand(assemble)
     driver = EngineDriver(device)
 
     class Found(EngineDriver):
-        """What Triton makes where it looks for a driver anew: the one that there is."""
+        """Returns the existing driver when Triton creates one again."""
 
         def __new__(cls) -> EngineDriver:
             return driver
@@ -272,7 +273,7 @@ def activate(device: TritonDevice) -> EngineDriver:
 
 
 def _replace_in_libtriton(device: TritonDevice) -> None:
-    """What Triton's own library calls of CUDA."""
+    """Replace the functions of Triton's own library that call CUDA."""
 
     def cublas(workspace: object) -> CublasLt:
         from .cublas import CublasLt  # imports torch, which a program may not have

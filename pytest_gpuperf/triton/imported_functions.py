@@ -1,7 +1,7 @@
-"""Functions that a shared library imports, replaced in the running process (x86-64 and AArch64 Linux).
+"""Replaces functions that a shared library imports, in the running process (x86-64 and AArch64 Linux).
 
-A library calls an imported function through a slot that the loader has filled (ELF, "Dynamic Linking": relocations ``JUMP_SLOT`` and
-``GLOB_DAT``). Writing another address there replaces the function for that library alone.
+A library calls an imported function through a slot that the loader fills (ELF, "Dynamic Linking": relocations ``JUMP_SLOT`` and
+``GLOB_DAT``). Writing another address to the slot replaces the function for this library only.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["library_base", "replace", "slots_of"]
 
 _PT_DYNAMIC = 2
 _STRTAB, _SYMTAB, _RELA, _RELASZ, _PLTRELSZ, _JMPREL = 5, 6, 7, 8, 2, 23
-#: relocations by the ELF number of the machine: GLOB_DAT, JUMP_SLOT
+#: relocation types by the ELF machine number: GLOB_DAT, JUMP_SLOT
 _KINDS = {62: (6, 7), 183: (1025, 1026)}
 
 
 def library_base(name: str) -> int | None:
-    """Where the loader has put the library of this file name; ``None`` if it has not."""
+    """The load address of the library with a file name; ``None`` if it is not loaded."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
@@ -31,7 +31,7 @@ def library_base(name: str) -> int | None:
 
 
 def slots_of(base: int, names: Iterable[str]) -> dict[str, list[int]]:
-    """By function the host addresses of the slots through which the library at ``base`` calls it; none if it does not."""
+    """By function, the addresses of the slots through which the library at ``base`` calls it; empty if it does not."""
     read = _at(base)
     machine, _, _, header = struct.unpack("<HIQQ", read(18, 22))
     size, count = struct.unpack("<HH", read(54, 4))
@@ -56,7 +56,7 @@ def slots_of(base: int, names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def replace(slots: Mapping[str, Iterable[int]], functions: Mapping[str, int]) -> None:
-    """Let the slots of these functions hold these addresses. Raises ``OSError`` where the system forbids it."""
+    """Write the addresses of functions to their slots. Raises ``OSError`` if the system forbids it."""
     libc = ctypes.CDLL(None, use_errno=True)
     for name, address in functions.items():
         for slot in slots[name]:
@@ -72,7 +72,7 @@ def _at(base: int):  # type: ignore[no-untyped-def]
 
 
 def _dynamic(base: int, address: int) -> dict[int, int]:
-    """Entries of the dynamic section; addresses as they are in memory."""
+    """Entries of the dynamic section, with absolute addresses."""
     table: dict[int, int] = {}
     place = base + address
     while True:
@@ -82,6 +82,6 @@ def _dynamic(base: int, address: int) -> dict[int, int]:
         table[tag] = value
         place += 16
     for tag in (_STRTAB, _SYMTAB, _RELA, _JMPREL):
-        if tag in table and table[tag] < base:  # glibc relocates them in place, others do not
+        if tag in table and table[tag] < base:  # glibc relocates these entries in place, other loaders do not
             table[tag] += base
     return table

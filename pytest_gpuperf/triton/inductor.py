@@ -1,8 +1,8 @@
-"""``torch.compile`` for a GPU with a torch that runs on the CPU: Inductor generates the Triton kernels that it would on that GPU, and
-they are launched as any other. Imports torch.
+"""``torch.compile`` for a GPU with a torch that runs on the CPU: Inductor generates the same Triton kernels as for that GPU, and they
+are launched like other kernels. Imports torch.
 
-What is compiled sees tensors of the program as tensors of ``cuda:0``; what runs are the tensors themselves, in host memory. Calls of
-ATen that Inductor leaves as they are (products, convolutions) run on the CPU.
+The compiler sees tensors of the program as tensors of ``cuda:0``; the compiled code runs on the tensors themselves, in host memory.
+ATen calls that Inductor keeps (matrix products, convolutions) run on the CPU.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["names", "prepare"]
 
-#: what creates tensors, by C++ too; CUDA has kernels of its own for the others
+#: operators that create tensors, also from C++; torch for CUDA has separate kernels for the others
 _FACTORIES = ("empty.memory_format", "empty_strided", "tril_indices", "triu_indices")
-#: libc10's table of guards that make a device current, by the number of the type of device (c10/core/DeviceType.h)
+#: libc10's table of device guards by device type (c10/core/DeviceType.h); a guard makes a device current
 _GUARDS, _CPU, _CUDA = "_ZN3c104impl26device_guard_impl_registryE", 0, 1
-#: where torch asks which accelerator there is, and whether a type of device is one (ATen/DeviceAccelerator.h)
+#: libraries that query which accelerator there is, and whether a device type is one, and the functions that they call for this
+#: (ATen/DeviceAccelerator.h)
 _ASKING = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so")
 _WHICH, _IS_ONE = (
     "_ZN2at11accelerator14getAcceleratorEb",
@@ -49,7 +50,7 @@ _library: torch.library.Library | None = None
 
 
 def names() -> dict[str, Callable[..., object]]:
-    """Names of ``torch.cuda`` that generated code and the compiler use."""
+    """Functions of ``torch.cuda`` that generated code and the compiler use."""
     return {
         "_is_compiled": lambda: True,
         "_exchange_device": lambda index: 0,
@@ -59,7 +60,8 @@ def names() -> dict[str, Callable[..., object]]:
 
 
 def prepare(device: TritonDevice, places: Places) -> None:
-    """Let ``torch.compile`` see the device, whenever its modules are imported; end it with a message where torch lacks a name."""
+    """Make the device visible to ``torch.compile`` when its modules are imported; if torch lacks a required name, make compilation
+    raise an error instead."""
     try:
         torch._C._cuda_getCurrentRawStream = lambda index: 0
         torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
@@ -67,7 +69,7 @@ def prepare(device: TritonDevice, places: Places) -> None:
         _create_on_cpu(places)
     except (AttributeError, OSError, ValueError) as error:
         lacking = str(error)
-        # so that it gets there
+        # so that tracing reaches the compiler, which raises the error
         after_import("torch._subclasses.fake_tensor", _fake_on_gpu)
         after_import("torch._inductor.compile_fx", lambda: _refuse(lacking))
         return
@@ -97,10 +99,11 @@ def _refuse(lacking: str) -> None:
 
 
 def _create_on_cpu(places: Places) -> None:
-    """Tensors that torch's own code creates on the GPU are made in host memory, as no function of Python sees all of them."""
+    """Create tensors in host memory if torch's own code creates them on the GPU, as Python functions do not see all of these
+    calls."""
     global _library
     _library = torch.library.Library("aten", "IMPL")
-    with warnings.catch_warnings():  # a torch for CUDA warns of what it had for these
+    with warnings.catch_warnings():  # a torch built for CUDA warns that its kernels are replaced
         warnings.simplefilter("ignore")
         for name in _FACTORIES:
             packet, _, overload = name.partition(".")
@@ -118,7 +121,7 @@ def _on_cpu(factory: Callable[..., torch.Tensor], places: Places) -> Callable[..
     return create
 
 
-#: an empty ``std::optional`` of a byte, and ``false``; torch keeps their addresses
+#: an empty ``std::optional`` of a byte, and ``false``; referenced here because torch keeps their addresses
 _NONE = {
     _WHICH: ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_bool)(lambda checked: 0),
     _IS_ONE: ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int8)(lambda device_type: False),
@@ -126,8 +129,8 @@ _NONE = {
 
 
 def _without_accelerator() -> None:
-    """Autograd orders gradients of a GPU by its streams, also where the compiler traces it. There are none, nor are there where torch
-    is one for CUDA."""
+    """Hide the accelerator: autograd would order gradients on a GPU by streams, also while the compiler traces. There are no streams
+    here, even if torch was built for CUDA."""
     asked = _NONE if torch.backends.cuda.is_built() else {_IS_ONE: _NONE[_IS_ONE]}
     real = _library_of_torch("libtorch_cpu.so")
     for library in _ASKING:
@@ -135,7 +138,7 @@ def _without_accelerator() -> None:
         slots = slots_of(base, asked) if base is not None else {}
         for name in (name for name in asked if slots.get(name)):
             replace({name: slots[name]}, {name: _address(asked[name])})
-            # Python ends: nothing of it may be called any more
+            # restore at exit, as Python callbacks may not be called after that
             atexit.register(replace, {name: slots[name]}, {name: _address(getattr(real, name))})
 
 
@@ -148,7 +151,7 @@ def _library_of_torch(name: str) -> ctypes.CDLL:
 
 
 def _keep_apart() -> None:
-    """What is compiled here must not be taken for what was compiled for a GPU's driver, nor the other way round."""
+    """Use a separate cache folder, so that code compiled here and code compiled for a GPU's driver are never confused."""
     given, own = os.environ.get("TORCHINDUCTOR_CACHE_DIR"), cache_folder()
     if given and Path(given).name != _FOLDER:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(given) / "gpuperf" / _FOLDER)
@@ -157,7 +160,8 @@ def _keep_apart() -> None:
 
 
 def _fake_on_gpu() -> None:
-    """The compiler's stand-ins for tensors of the program are on the GPU; what compiled code itself creates on the CPU stays there."""
+    """Put the compiler's fake tensors for tensors of the program on the GPU; tensors that compiled code creates on the CPU stay
+    there."""
     from torch._subclasses import fake_tensor, meta_utils
 
     describe, from_tensor = (
@@ -170,7 +174,7 @@ def _fake_on_gpu() -> None:
     ) -> meta_utils.MetaTensorDesc:
         found = describe(self, t, **options)
         if getattr(_local, "of_program", False) and found.device.type == "cpu":
-            object.__setattr__(found, "device", GPU)  # a frozen dataclass, and no one else has it yet
+            object.__setattr__(found, "device", GPU)  # a frozen dataclass, not yet shared with other code
         return found
 
     def stands_for(
@@ -189,7 +193,7 @@ def _fake_on_gpu() -> None:
 
 
 def _take_numbers() -> None:
-    """A number names a device of the accelerator that torch was built for: here of the GPU."""
+    """A device number refers to the accelerator that torch was built for; here to the GPU."""
     from torch._subclasses.functional_tensor import FunctionalTensor
 
     to = FunctionalTensor.to
@@ -206,7 +210,7 @@ def _named(value: object) -> object:
 
 
 def _leave_out() -> None:
-    """What launches a kernel is no part of the program."""
+    """Exclude the code that launches kernels from tracing."""
     from torch._dynamo import trace_rules
 
     for package in ("gpuperf_engine", __name__.partition(".")[0]):
@@ -222,17 +226,17 @@ def _without_graphs() -> None:
 def _set() -> None:
     import torch._inductor.config as config
 
-    # compiled here, for the driver of this process; a launcher in C++ would need machine code
+    # compile in this process, which has the driver; a launcher in C++ would need machine code
     config.compile_threads = 1
     for name in ("use_static_triton_launcher", "use_static_cuda_launcher"):
         if hasattr(config, name):
             setattr(config, name, False)
-    # what was predicted by another version of the time model
+    # cached results may be predictions of another version of the time model
     config.autotune_local_cache = config.autotune_remote_cache = False
 
 
 def _trace_patterns_without_data() -> None:
-    """Inductor traces the patterns that it looks for on small tensors of the GPU: on stand-ins for them."""
+    """Inductor traces the patterns that it matches on small GPU tensors; use fake tensors instead."""
     from torch._inductor import pattern_matcher
 
     make_fx = pattern_matcher.make_fx
@@ -252,7 +256,7 @@ def _trace_patterns_without_data() -> None:
 
 
 def _compile_unobserved(device: TritonDevice) -> None:
-    """What the compiler launches to choose among kernels are no launches of the program."""
+    """Launches by which the compiler chooses among kernels do not count as launches of the program."""
     from torch._inductor import compile_fx
 
     compile_graph = compile_fx._compile_fx_inner

@@ -1,7 +1,7 @@
-"""Kernels of functions of ``@triton.jit`` for an architecture, without a GPU. Imports Triton.
+"""Captures the kernels of ``@triton.jit`` functions for an architecture, without a GPU. Imports Triton.
 
-Triton specialises and compiles them, as for a launch on a GPU of that architecture; in the place of its driver stands one that runs
-nothing, but keeps what would be launched.
+Triton specialises and compiles them as for a launch on a GPU of that architecture; its driver is replaced by one that records the
+launch and runs nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Architecture", "Captured", "Move", "Moved", "capture", "compiler"]
 
 Move = Callable[["NDArray[np.generic]", str, bool], DeviceArray]
-"""Makes a device array of a host array, with a name; with its contents or without."""
+"""Copies a host array to a named device array; with its contents or without."""
 
 _ERRORS = (CompilationError, *(kind for kind in vars(runtime_errors).values() if isinstance(kind, type)))
 _ACCEPTED = "accepted: tensors of torch on the CPU, NumPy arrays, arrays of gpuperf, numbers, None"
@@ -49,7 +49,7 @@ _MOST_CONFIGS = 12
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What Triton asks of a GPU: compute capability, SMs, and bytes of shared memory of a CTA."""
+    """Properties of a GPU that Triton uses: compute capability, SMs, and bytes of shared memory per CTA."""
 
     capability: tuple[int, int]
     sm_count: int
@@ -62,8 +62,8 @@ class Architecture:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A launch that Triton would make. ``grid``: in CTAs; ``arguments``: arrays, tensor maps and bytes, all that the kernel may take;
-    there is one for each parameter, and those left over are not taken."""
+    """A launch that Triton would make. ``grid``: in CTAs; ``arguments``: arrays, tensor maps and bytes, one for each parameter that
+    the kernel may have; arguments beyond its parameters are ignored."""
 
     name: str
     ptx: str
@@ -76,20 +76,20 @@ class Captured:
 
 
 def compiler() -> str:
-    """Triton and its version, as baselines have it."""
+    """Triton and its version, in the form that baselines have."""
     return f"triton {triton.__version__}"
 
 
 class Moved:
-    """The memory of arguments on a device, each tensor's and array's once. ``move``: how a host array gets there."""
+    """Device copies of the memory of arguments, one for each tensor or array. ``move``: copies a host array to the device."""
 
     def __init__(self, move: Move) -> None:
         self._move = move
-        #: by address of the host: the bytes there, and the array of the device
+        #: by host address: the bytes there, the device array, and whether the host memory is writeable
         self._known: dict[int, tuple[NDArray[np.generic], DeviceArray, bool]] = {}
 
     def array_of(self, value: Any, name: str) -> DeviceArray | None:
-        """The array that stands for a pointer. Raises ``LaunchError`` for what has no memory of the host."""
+        """The device array for a pointer argument. Raises ``LaunchError`` for an argument without host memory."""
         if isinstance(value, _Pointer):
             value = value.given
         if isinstance(value, DeviceArray) or value is None:
@@ -107,7 +107,7 @@ class Moved:
         return self.at(_address(value))
 
     def at(self, address: int) -> DeviceArray:
-        """The array that begins where this address of the host is. Raises ``LaunchError``."""
+        """The device array that begins at the copy of a host address. Raises ``LaunchError``."""
         for start, (host, array, _) in self._known.items():
             if start <= address < start + host.nbytes:
                 offset = address - start
@@ -117,11 +117,11 @@ class Moved:
         raise LaunchError(f"0x{address:x} is in no argument of the launch")
 
     def new(self, size: int, name: str) -> DeviceArray:
-        """Memory that the kernel needs for itself."""
+        """Scratch memory for the kernel."""
         return self._move(np.zeros(size, np.uint8), name, False)
 
     def write_back(self) -> None:
-        """Give the host what kernels left in its memory. Raises ``LaunchError`` for what may not be written."""
+        """Copy the results of kernels to host memory. Raises ``LaunchError`` if a kernel wrote to read-only memory."""
         for host, array, writeable in self._known.values():
             result = array.numpy()
             if writeable:
@@ -142,7 +142,7 @@ class Moved:
 
 
 class _Pointer:
-    """An array in the place of a tensor, as Triton looks at its arguments."""
+    """Presents an array to Triton as a tensor."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -156,7 +156,7 @@ class _Pointer:
 
 
 class _Utils:
-    """As much of Triton's ``CudaUtils`` as compiling and launching ask for."""
+    """The methods of Triton's ``CudaUtils`` that compiling and launching use."""
 
     def __init__(self, architecture: Architecture) -> None:
         self._architecture = architecture
@@ -165,7 +165,7 @@ class _Utils:
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: str
     ) -> tuple[None, str, int, int, int]:
-        # without a module, Triton unloads none
+        # without a module, Triton has nothing to unload
         return None, binary.decode(), 0, 0, 1024
 
     def get_device_properties(self, device: str) -> dict[str, int]:
@@ -209,7 +209,7 @@ class _Utils:
 
 
 class _CapturingLauncher(Launcher):
-    """Gives the driver what Triton wants launched."""
+    """Passes launches to the driver instead of executing them."""
 
     def _launch_expanded(
         self, x: int, y: int, z: int, stream: int, function: Any, launch_metadata: Any, enter: Hook | None, leave: Hook | None,
@@ -264,7 +264,7 @@ class _CapturingDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
         self.utils.moved = moved
         self.launcher_cls = _CapturingLauncher
         self.captures: list[Captured] = []
-        # Triton keeps what it has compiled, and the limits of a device, by this name
+        # the key of Triton's caches of compiled kernels and of device limits
         device = f"gpuperf {architecture.name} {architecture.shared_per_cta}"
         target = GPUTarget("cuda", 10 * architecture.capability[0] + architecture.capability[1], 32)
         self.get_current_device = lambda: device
@@ -311,7 +311,7 @@ def capture(
     keywords: Mapping[str, object],
     moved: Moved,
 ) -> Captured | None:
-    """What ``function[grid](*arguments, **keywords)`` would launch; nothing for an empty grid. Raises ``EngineError``."""
+    """The launch that ``function[grid](*arguments, **keywords)`` would make; ``None`` for an empty grid. Raises ``EngineError``."""
     name = _name(function)
     function, keywords = _fixed(function, keywords)
     for argument in (*arguments, *keywords.values()):
@@ -330,7 +330,7 @@ def capture(
             ) from error
         except TypeError as error:
             text = str(error)
-            if "dynamic_func()" in text:  # what Triton generates from the signature
+            if "dynamic_func()" in text:  # the name of the function that Triton generates from the signature
                 raise LaunchError(text.replace("dynamic_func()", name)) from None
             if "failed to specialize" in text:
                 raise LaunchError(f"{name}: {text}", hint=_ACCEPTED) from None
@@ -339,8 +339,8 @@ def capture(
 
 
 def _fixed(function: Any, keywords: Mapping[str, object]) -> tuple[Any, dict[str, object]]:
-    """The function with each autotuner in it reduced to the configuration that keywords name, and the keywords that are left. Raises
-    ``LaunchError`` where they name none."""
+    """The function with each autotuner in it reduced to the configuration that keywords select, and the other keywords. Raises
+    ``LaunchError`` if they do not select exactly one."""
     left = dict(keywords)
     inner = getattr(function, "fn", None)
     if inner is not None and hasattr(inner, "run"):
@@ -358,7 +358,10 @@ def _fixed(function: Any, keywords: Mapping[str, object]) -> tuple[Any, dict[str
         if all(config.all_kwargs().get(name) == value for name, value in asked.items())
     ]
     if asked and not fitting and {name for config in function.configs for name in config.kwargs} <= set(left):
-        return function.fn, left  # a configuration of the test's own
+        return (
+            function.fn,
+            left,
+        )  # the keywords give a complete configuration, which need not be one of the autotuner's
     if not asked or len(fitting) != 1:
         raise LaunchError(
             f"{_name(function)} is autotuned, and a test counts one configuration: "
@@ -386,7 +389,7 @@ def _name(function: Any) -> str:
 
 
 def _bases(value: Any) -> Iterator[object]:
-    """The tensors of descriptors."""
+    """The base tensors of descriptors."""
     if isinstance(value, tuple):
         for item in value:
             yield from _bases(item)
@@ -403,7 +406,7 @@ def _address(value: Any) -> int:
 
 
 def _numpy_type(value: Any) -> np.dtype[np.generic]:
-    """The type of a tensor's elements; of what NumPy does not have, bits."""
+    """The NumPy type of a tensor's elements; for types that NumPy lacks, an unsigned integer of the same size."""
     name = str(value.dtype).rpartition(".")[2]
     try:
         return np.dtype(name)
@@ -413,5 +416,5 @@ def _numpy_type(value: Any) -> np.dtype[np.generic]:
 
 
 def _entry(ptx: str) -> str:
-    """The kernel of a module that has one."""
+    """The name of the only kernel of a module."""
     return ptx.partition(".entry")[2].partition("(")[0].strip()

@@ -1,6 +1,6 @@
-"""Machine code of Triton's kernels on demand: what Triton keeps as their binary is PTX. Imports Triton.
+"""Machine code of Triton's kernels on demand, as the binary that Triton stores is PTX. Imports Triton.
 
-``kernel.asm["cubin"]`` and ``kernel.asm["sass"]`` are made by the ``ptxas`` that comes with Triton, when they are asked for.
+``kernel.asm["cubin"]`` and ``kernel.asm["sass"]`` are created on first access, by the ``ptxas`` that comes with Triton.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["assemble_on_demand"]
 _ELF = b"\x7fELF"
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
 
-#: as ``CUDABackend.make_cubin``: backend, PTX, metadata, options, compute capability
+#: the signature of ``CUDABackend.make_cubin``: backend, PTX, metadata, options, compute capability
 _Assemble = Callable[[CUDABackend, str, dict[str, object], object, int], bytes]
 
 
 class Binaries(compiler.AsmDict):  # type: ignore[misc]
-    """The forms of a kernel, with machine code where Triton's are asked for a cubin. ``options``: those that it was compiled with."""
+    """The forms of a kernel; its cubin is assembled on first access. ``options``: its compile options."""
 
     def __init__(self, forms: Mapping[str, str | bytes], assemble: _Assemble, options: object) -> None:
         super().__init__(forms)
@@ -39,7 +39,7 @@ class Binaries(compiler.AsmDict):  # type: ignore[misc]
 
 
 def assemble_on_demand(assemble: _Assemble) -> None:
-    """Let kernels have machine code from now on; ``assemble`` is what Triton makes cubins by. Again changes nothing."""
+    """Provide machine code of kernels from now on; ``assemble``: Triton's ``make_cubin``. Further calls have no effect."""
     kernel = compiler.CompiledKernel
     if getattr(kernel.__init__, "assembles", False):
         return

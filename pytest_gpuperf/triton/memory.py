@@ -1,8 +1,8 @@
-"""The memory of a Triton program: what torch allocates on the CPU lies in the memory of the device.
+"""The memory of a Triton program: torch's CPU allocations are in memory of the device.
 
-torch's CPU allocator is ``posix_memalign`` and ``free`` of the C library, called from ``libc10.so``. These two are replaced for that
-library: each tensor is then an allocation of the device by itself, and kernels are held to its bounds. Other memory that a launch is
-given (NumPy arrays, tensors made from them, tensors from before) is adopted for that launch.
+torch's CPU allocator uses ``posix_memalign`` and ``free`` of the C library, called from ``libc10.so``. These two functions are
+replaced for that library, so each tensor is a separate allocation of the device, whose bounds are checked in kernels. Other memory
+that is passed to a launch (NumPy arrays, tensors that share memory with them, older tensors) is adopted for that launch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["TorchMemory", "storage_of"]
 
 _LIBRARY = "libc10.so"
-#: of torch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize): addresses are multiples of it
+#: the alignment of torch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize)
 _ALIGNMENT = 512
 _FOREIGN = "an array of the host"
 _Allocate = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
@@ -35,12 +35,12 @@ _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class TorchMemory:
-    """``device``: a mapped one."""
+    """``device``: a device with mapped memory."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self._lock = threading.RLock()
-        #: whether memory is being changed, or a launch uses it: what is freed meanwhile waits
+        #: nesting depth of changes to the memory and of launches that use it, during which frees are deferred
         self._busy = 0
         self._waiting: list[int] = []
         libc = ctypes.CDLL(None)
@@ -48,22 +48,24 @@ class TorchMemory:
         self._callbacks = _Allocate(self._allocate), _Free(self._free)
         self.signals: Deferred | None = None
         self._slots: dict[str, list[int]] = {}
-        #: addresses of tensors of the GPU; the others are the host's
+        #: addresses of tensors on the GPU; all other tensors are on the host
         self._of_gpu: set[int] = set()
-        #: ``on_gpu``: whether what this thread allocates is for tensors of the GPU
+        #: ``on_gpu``: whether tensors that this thread allocates are on the GPU
         self.placing = threading.local()
 
     @property
     def taken_over(self) -> bool:
-        """Whether torch allocates here."""
+        """Whether torch allocates memory of the device."""
         return bool(self._slots)
 
     def is_of_gpu(self, address: int) -> bool:
-        """Whether the tensor whose memory begins there would be on the GPU. All are where torch does not allocate here."""
+        """Whether the tensor whose memory begins at an address is on the GPU. All are if torch does not allocate memory of the
+        device."""
         return address in self._of_gpu or not address or not self._slots
 
     def take_over(self) -> bool:
-        """Let torch allocate here from now on; whether that is possible (else every tensor is adopted for its launches)."""
+        """Make torch allocate memory of the device from now on. Returns whether that is possible; otherwise each tensor is adopted
+        for its launches."""
         base = library_base(_LIBRARY)
         slots = slots_of(base, ("posix_memalign", "free")) if base is not None else {}
         if not slots or not all(slots.values()):
@@ -81,16 +83,17 @@ class TorchMemory:
         return True
 
     def _let_go(self) -> None:
-        """Python ends: nothing of it may be called any more. What torch frees from now on is left to the system."""
+        """Before Python is finalised: restore the C library's functions, as callbacks may not be called after that. Later frees are
+        ignored."""
         libc = ctypes.CDLL(None)
         address_of = {
             name: ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
             for name in ("posix_memalign", "abs")
         }
-        # a function that does nothing takes the place of free
+        # abs has no side effect
         replace(self._slots, {"posix_memalign": address_of["posix_memalign"], "free": address_of["abs"]})
 
-    # -- called by torch ----------------------------------------------------------------------------------------------
+    # -- callbacks of torch -------------------------------------------------------------------------------------------
 
     def _allocate(self, result: ctypes._Pointer[ctypes.c_void_p], alignment: int, size: int) -> int:
         try:
@@ -123,7 +126,7 @@ class TorchMemory:
                 self._lock.release()
 
     def _settle(self) -> None:
-        """Give back what is free, unless it may be in use."""
+        """Execute deferred frees, unless the memory may be in use."""
         while self._waiting and not self._busy:
             self._busy += 1
             try:
@@ -137,9 +140,9 @@ class TorchMemory:
 
     @contextmanager
     def during_launch(self, arguments: Iterable[object]) -> Iterator[Mapping[int, tuple[int, int]]]:
-        """Nothing is freed meanwhile, and all of these arguments that are tensors or arrays are memory of the device: where values are
-        observed, which they are in memory of the device alone, what it has not allocated is copied there and back. Gives where.
-        Raises ``EngineError``."""
+        """Defers frees, and makes all arguments that are tensors or arrays device memory. Memory that the device has not allocated is
+        adopted, or, while values are observed, copied to the device and back, as only allocations of the device are observed. Yields
+        the copies: size and device address by host address. Raises ``EngineError``."""
         with self._lock:
             self._busy += 1
             adopted: list[DeviceArray] = []
@@ -165,7 +168,7 @@ class TorchMemory:
                 self._settle()
 
     def _foreign(self, arguments: Iterable[object]) -> Iterator[tuple[int, int]]:
-        """Address and bytes of what the device has not allocated."""
+        """Address and size of memory that the device has not allocated."""
         bounds: dict[int, int] = {}
         for argument in arguments:
             start, size = storage_of(argument)
@@ -174,16 +177,16 @@ class TorchMemory:
         end = 0
         for start, size in sorted(bounds.items()):
             if start < end:
-                continue  # a part of one that is there already
+                continue  # a part of the previous range
             end = start + size
             yield start, size
 
 
 def storage_of(argument: Any) -> tuple[int, int]:
-    """Address and bytes of the memory behind a tensor or array, all of it; no bytes for others."""
+    """Address and size in bytes of the whole memory of a tensor or array; size 0 for other objects."""
     storage = getattr(argument, "untyped_storage", None)
     while storage is None and hasattr(argument, "data_ptr") and hasattr(argument, "base"):
-        argument = argument.base  # what triton.reinterpret has made: a tensor in the types of Triton
+        argument = argument.base  # the result of triton.reinterpret, which wraps a tensor
         storage = getattr(argument, "untyped_storage", None)
     if storage is not None:
         whole = storage()

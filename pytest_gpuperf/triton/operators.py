@@ -1,4 +1,4 @@
-"""Operators that a program registers with torch for CUDA, which torch looks up for tensors of the CPU. Imports torch."""
+"""Operators that a program registers with torch for CUDA, although torch dispatches its tensors as CPU tensors. Imports torch."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .placement import Places
 __all__ = ["take_over"]
 
 _Function = Callable[..., object]
-#: keys of the dispatcher for a GPU, and those by which the tensors of the program are dispatched
+#: dispatch keys of a GPU, and the keys by which tensors of the program are dispatched
 _KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU", "AutocastCUDA": "AutocastCPU"}
-#: of tensors made of numbers, where it is not the default
+#: types of tensors created from Python numbers, if they differ from the default type
 _TYPES = {bool: torch.bool, int: torch.int64}
 _GPU_KEYS = {host: gpu for gpu, host in _KEYS.items()}
 
 
 def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
-    """Have what is registered for CUDA run for tensors of the GPU, and what there is for the CPU for the others. ``seen``: gives a
-    function whose calls of torch are taken for the program's."""
+    """Use registrations for CUDA for tensors on the GPU, and those for the CPU for other tensors. ``seen``: wraps a function so that
+    its calls of torch are intercepted like the program's."""
     library = torch.library.Library
     register = library.impl
-    #: by operator and key what was registered, and by whom: a library may be gone
+    #: by operator and key: the registered function and its library, which may have been collected
     known: dict[tuple[str, str], tuple[_Function, weakref.ref[torch.library.Library]]] = {}
 
     def found(operator: str, key: str) -> _Function | None:
@@ -65,7 +65,7 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
 
         with (
             warnings.catch_warnings()
-        ):  # a GPU's kernel takes the place of the host's, which goes on to be called
+        ):  # torch warns that a kernel for the CPU is replaced; the new one calls it for tensors on the host
             warnings.simplefilter("ignore")
             register(self, op_name, seen(chosen), host, **options)
 
@@ -73,7 +73,7 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
 
 
 def _own(operator: str, key: str) -> _Function | None:
-    """torch's own kernel of an operator; ``None`` if it has none there, or is too old to give it (2.9)."""
+    """torch's own kernel of an operator; ``None`` if there is none, or if torch is too old to return it (2.9)."""
     get_kernel = getattr(torch.library, "get_kernel", None)
     if get_kernel is None or not torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):
         return None
@@ -81,7 +81,7 @@ def _own(operator: str, key: str) -> _Function | None:
     types = [argument.type.kind() for argument in torch._C._get_schema(*_parts(operator)).arguments]
 
     def call(*args: object, **kwargs: object) -> object:
-        # torch gives numbers for tensors that it has made of numbers
+        # torch passes numbers in place of tensors that it creates from numbers
         values = (
             torch.scalar_tensor(value, dtype=_TYPES.get(type(value)))
             if kind == "TensorType" and isinstance(value, (bool, int, float, complex))

@@ -1,7 +1,7 @@
-"""Which tensors are on the GPU: all lie in memory of the host, and programs ask where they are. Imports torch.
+"""Which tensors are on the GPU: all are in host memory, but programs query their device. Imports torch.
 
-A tensor is where its memory was allocated: on the GPU if the call that allocated it names ``cuda`` or takes a tensor that is there, as
-on a GPU; else on the host. Views share memory, and so the place.
+A tensor is where its memory was allocated: on the GPU if the call that allocated it names ``cuda`` or takes a tensor on the GPU,
+otherwise on the host. Views share memory, and so are in the same place.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _Result = TypeVar("_Result")
 GPU = torch.device("cuda", 0)
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _device_of = torch._C.TensorBase.device.__get__
-#: nested arguments (``torch.block_diag``, ``torch.cat``) are looked through so deep
+#: maximum depth at which nested arguments (``torch.block_diag``, ``torch.cat``) are searched
 _DEPTH = 3
-#: order among those that ``torch.serialization`` asks; torch's own begin with 10
+#: priority among the packages of ``torch.serialization``; torch's own begin at 10
 _BEFORE_TORCH = 5
 
 
 def one_device(number: object) -> None:
-    """Raises ``RuntimeError``, as CUDA's runtime is called by torch, for the number of a device that is not there."""
+    """Raises ``RuntimeError`` for the number of a device that does not exist, with the message of the CUDA runtime in torch."""
     if isinstance(number, int) and number > 0:
         raise RuntimeError(
             f"CUDA error: invalid device ordinal\nthere is one device, cuda:0; asked for cuda:{number}"
@@ -41,20 +41,21 @@ class Places:
         self._memory = memory
 
     def is_on_gpu(self, tensor: torch.Tensor) -> bool:
-        """To be called past modes of torch."""
+        """Whether a tensor is on the GPU. Must be called with torch function modes disabled."""
         said = _device_of(tensor).type
         if said != "cpu":
             return bool(said == "cuda")
         try:
             storage = tensor.untyped_storage()
-            # a stand-in of the compiler has no data, and says so of the storage
+            # a fake tensor of the compiler has no data, and its storage is on the device ``meta``
             return storage.device.type == "cpu" and self._memory.is_of_gpu(storage.data_ptr())
         except (RuntimeError, NotImplementedError):  # a tensor without memory of its own
             inner = _inner(tensor)
             return inner is not None and self.is_on_gpu(inner)
 
     def named(self, value: object) -> bool | None:
-        """Whether an argument names the GPU (or the host); ``None`` if it names no device. Raises ``RuntimeError`` for another GPU."""
+        """Whether an argument names the GPU (or the host); ``None`` if it names no device. Raises ``RuntimeError`` for another
+        GPU."""
         if isinstance(value, torch.device):
             kind, number = value.type, value.index
         elif isinstance(value, str):
@@ -69,7 +70,7 @@ class Places:
         return kind == "cuda" if kind in ("cuda", "cpu") else None
 
     def any_on_gpu(self, values: Iterable[object], depth: int = _DEPTH) -> bool:
-        """Whether a tensor among these is on the GPU."""
+        """Whether any of these tensors is on the GPU."""
         for value in values:
             if isinstance(value, torch.Tensor):
                 if self.is_on_gpu(value):
@@ -81,7 +82,7 @@ class Places:
     def call(
         self, on_gpu: bool, function: Callable[..., _Result], args: Iterable[Any], kwargs: Mapping[str, Any]
     ) -> _Result:
-        """What the function returns, whose tensors are then on the GPU or the host."""
+        """Call a function so that tensors it allocates are on the GPU, or on the host."""
         placing = self._memory.placing
         outer = getattr(placing, "on_gpu", True)
         placing.on_gpu = on_gpu
@@ -94,7 +95,7 @@ class Places:
                 signals.settle()
 
     def keep_in_files(self) -> None:
-        """Let ``torch.save`` and ``torch.load`` know where a tensor was, as they know it of a GPU's."""
+        """Make ``torch.save`` and ``torch.load`` preserve the place of tensors, as they do with a GPU."""
 
         def tag(storage: torch.UntypedStorage) -> str | None:
             return "cuda:0" if self._memory.is_of_gpu(storage.data_ptr()) else None
@@ -108,7 +109,7 @@ class Places:
         torch.serialization.register_package(_BEFORE_TORCH, tag, restore)
 
     def show(self) -> None:
-        """Let tensors say so."""
+        """Make ``Tensor.device``, ``is_cuda`` and ``is_cpu`` report the place."""
 
         def device(self_: torch.Tensor) -> torch.device:
             with torch._C.DisableTorchFunction():
@@ -126,7 +127,7 @@ class Places:
 
 
 def _inner(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A tensor that has the values of one that ``torch.func`` wraps (``vmap``), or of a sparse one; else ``None``."""
+    """The tensor with the values of one that ``torch.func`` wraps (``vmap``), or of a sparse one; otherwise ``None``."""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return torch._C._functorch.get_unwrapped(tensor)
     if tensor.layout == torch.sparse_coo:

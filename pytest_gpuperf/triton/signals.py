@@ -1,7 +1,7 @@
-"""What happens while torch allocates or frees, through callbacks in Python.
+"""Defers signal handlers while torch allocates or frees through Python callbacks.
 
-Handlers of signals wait: what they raise (Ctrl-C, the time limit of a test) could not pass through C there, and would leave the memory
-of the device half changed. An exception that is on its way, and frees tensors as it goes, is kept.
+An exception from a handler (Ctrl-C, the time limit of a test) cannot propagate through C code, and would leave the memory of the
+device half changed. An exception that is propagating while tensors are freed is preserved.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gpuperf_engine.jit.llvm import compile_object, link
 __all__ = ["Deferred"]
 
 _Handler = Callable[[int, FrameType | None], object]
-#: what ``signal.signal`` takes and gives
+#: arguments and results of ``signal.signal``
 _Set: TypeAlias = "_Handler | int | None"
 
 
-#: A function of C around a callback. It counts the calls that have not returned: a handler may run before the first instruction of a
-#: callback, so that Python itself cannot tell. And it puts an exception aside that is on its way, whose unwinding may free tensors
+#: A C function that wraps a callback. It counts active calls in native code, because a handler may run before the first instruction
+#: of a Python callback. It also saves and restores an exception that is propagating, as its unwinding may free tensors.
 _GUARD = """
 define {result} @{name}({parameters}) {{
   %error = alloca [3 x ptr]
@@ -47,12 +47,12 @@ _OF_PYTHON = ("PyGILState_Ensure", "PyErr_Fetch", "PyErr_Restore", "PyGILState_R
 
 
 class Deferred:
-    """``allocate``, ``free``: addresses of callbacks, within which no handler runs; ``functions``: of what is to be called in their
-    place, by name. Handlers that wait run by ``settle``."""
+    """``allocate``, ``free``: addresses of callbacks during which no handler runs; ``functions``: by name, the functions to call
+    instead. ``settle`` runs deferred handlers."""
 
     def __init__(self, allocate: int, free: int) -> None:
         self._inside = ctypes.c_int64(0)
-        #: handlers that wait, with their signals
+        #: deferred handlers, with their signals
         self.waiting: list[tuple[_Handler, int]] = []
         known = {"inside": ctypes.addressof(self._inside)} | {
             name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _OF_PYTHON
@@ -83,15 +83,15 @@ class Deferred:
         self.functions: dict[str, int] = self._library.addresses
 
     def settle(self) -> None:
-        """Run what waits. Raises what a handler raises."""
+        """Run deferred handlers. Raises what a handler raises."""
         while self.waiting:
             handler, number = self.waiting.pop(0)
             handler(number, sys._getframe(1))
 
     def install(self) -> None:
-        """Have all handlers of Python wait from now on, those that are there and those to come."""
+        """Defer all Python signal handlers from now on, existing ones and those set later."""
         if threading.current_thread() is not threading.main_thread():
-            return  # Python lets the main thread alone set them
+            return  # only the main thread may set handlers
         setting, asking = signal.signal, signal.getsignal
 
         def set_handler(number: int, handler: _Set) -> _Set:
@@ -118,5 +118,5 @@ class Deferred:
 
 
 def _own(handler: _Set) -> _Set:
-    """What a program has set."""
+    """The handler that a program has set."""
     return getattr(handler, "gpuperf_handler", handler)

@@ -1,4 +1,5 @@
-"""``torch.cuda`` for a torch that runs on the CPU: what programs ask of it, and ``device="cuda"`` taken for the CPU. Imports torch."""
+"""``torch.cuda`` for a torch that runs on the CPU: its functions describe the device, and ``device="cuda"`` is replaced by the CPU.
+Imports torch."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ __all__ = ["install"]
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
-#: functions that copy to a device, and those that take over an array without a copy where it is on the CPU
+#: functions that copy to a device, and those that may share an array's memory without a copy on the CPU
 _MOVES, _WRAPS = ("cuda", "cpu", "pin_memory"), ("as_tensor", "asarray", "from_dlpack")
-#: functions that take devices by position
+#: functions that take devices as positional arguments
 _TAKE_DEVICES = ("to", "type", "_to_copy")
-#: what is read of a tensor, or set
+#: attributes of a tensor that are read or set
 _ACCESSORS = (
     "__get__",
     "__set__",
@@ -37,14 +38,14 @@ _ACCESSORS = (
     "element_size",
     "is_contiguous",
 )
-#: bytes of shared memory that a block may have without asking for more (CUDA C++ Programming Guide, technical specifications)
+#: shared memory per block without opt-in, in bytes (CUDA C++ Programming Guide, technical specifications)
 _SHARED_WITHOUT_ASKING = 48 << 10
-#: arguments of ``Tensor.to`` of which the last is ``copy``
+#: number of arguments of ``Tensor.to`` of which the last is ``copy``
 _TO = 5
 
 
 class Stream:
-    """Everything is in order, so streams are names."""
+    """A stream: all work is in order, so it has no state."""
 
     cuda_stream = 0
     device_index = 0
@@ -71,14 +72,14 @@ class Stream:
 
 
 class Within(contextlib.nullcontext[None]):
-    """A context of a stream or device, which changes nothing."""
+    """A context of a stream or device, without effect."""
 
     def __init__(self, *_: object, **__: object) -> None:
         super().__init__()
 
 
 def install(device: TritonDevice) -> None:
-    """Let torch have the device from now on."""
+    """Replace ``torch.cuda`` from now on."""
     places = Places(device.memory)
     for name, value in {**stand_in(device), **inductor.names()}.items():
         setattr(torch.cuda, name, value)
@@ -94,7 +95,7 @@ def install(device: TritonDevice) -> None:
 
 
 def stand_in(device: TritonDevice) -> dict[str, object]:
-    """Names of ``torch.cuda`` and what they stand for."""
+    """Names of ``torch.cuda`` with their replacements."""
     names = {
         "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "_lazy_init": _nothing,
         **_device_names(device), **_stream_names(device), **_memory_names(device), **_generator_names(),
@@ -107,7 +108,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 class Properties(types.SimpleNamespace):
-    """What ``get_device_properties`` gives."""
+    """The result of ``get_device_properties``."""
 
 
 def _properties(device: TritonDevice) -> Properties:
@@ -124,7 +125,7 @@ def _properties(device: TritonDevice) -> Properties:
 
 
 def _device_names(device: TritonDevice) -> dict[str, object]:
-    """The one GPU: which it is, and what it can do."""
+    """Identity and properties of the only GPU."""
     machine, properties = device.machine, _properties(device)
     major, minor = machine.compute_capability
 
@@ -140,7 +141,7 @@ def _device_names(device: TritonDevice) -> dict[str, object]:
 
 
 def _stream_names(device: TritonDevice) -> dict[str, object]:
-    """Streams, of which there is one, and events."""
+    """The only stream, and events."""
     stream = Stream()
     return {
         "Stream": Stream, "ExternalStream": Stream, "Event": _event_class(device), "stream": Within, "set_stream": _nothing,
@@ -163,7 +164,7 @@ def _event_class(device: TritonDevice) -> type:
             self._time = device.elapsed_us
 
         def elapsed_time(self, end: Event) -> float:
-            """Milliseconds, more than none."""
+            """The elapsed time in milliseconds; always positive."""
             return max(end._time - self._time, 1e-3) / 1000
 
         def synchronize(self) -> None:
@@ -179,7 +180,7 @@ def _event_class(device: TritonDevice) -> type:
 
 
 def _memory_names(device: TritonDevice) -> dict[str, object]:
-    """How much memory is used. There is no cache of freed memory, and no record of the most that was used."""
+    """Memory usage. There is no cache of freed memory, and no peak statistics."""
 
     def used(*_: object, **__: object) -> int:
         left, every = device.device.memory_left
@@ -193,7 +194,7 @@ def _memory_names(device: TritonDevice) -> dict[str, object]:
 
 
 def _generator_names() -> dict[str, object]:
-    """Random numbers, which come from the CPU's generator."""
+    """Random numbers, from the CPU's generator."""
     generator = torch.default_generator
 
     def seeded(seed: int) -> None:
@@ -217,21 +218,21 @@ def _generator_names() -> dict[str, object]:
 
 
 def _own(name: str, value: object) -> object:
-    """A function of its own for each name: torch's compiler keeps tables by function."""
+    """A separate function object for each name, as torch's compiler keeps tables by function."""
     if not isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__"):
         return value
     return types.FunctionType(value.__code__, value.__globals__, name, value.__defaults__, value.__closure__)
 
 
 class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
-    """Generators of torch's own class are of this one too."""
+    """Instances of torch's own class are instances of ``Generator`` too."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch._C.Generator)
 
 
 class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[misc]
-    """``torch.Generator``, which is a class, so that no mode sees its calls."""
+    """``torch.Generator`` for ``cuda`` devices: it is a class, so modes do not intercept its calls."""
 
     def __new__(cls, device: torch.device | str | int = "cpu") -> Generator:
         made: Generator = super().__new__(cls, _on_cpu(device))
@@ -239,14 +240,14 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
-    """Calls of torch with ``cuda`` devices are calls with the CPU. What goes from the host to the GPU or back is copied."""
+    """Redirects calls of torch with ``cuda`` devices to the CPU. Moves between host and GPU copy."""
 
     def __init__(self, places: Places) -> None:
         super().__init__()
         self._places = places
 
     def seen(self, function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-        """The function with its calls of torch seen: what a mode attends to is called without it."""
+        """The function with its calls of torch intercepted: a mode is disabled while it handles a call."""
 
         def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
             with self:
@@ -255,8 +256,8 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         return run
 
     def watch_backward(self) -> None:
-        """A backward pass calls Python too. It is of one thread, as those of AOTAutograd are: torch has no thread for a GPU, which the
-        compiler's stand-ins are on."""
+        """Intercept backward passes, which call Python functions too. They use one thread, like those of AOTAutograd: torch has no
+        thread for a GPU, which is the device of the compiler's fake tensors."""
         real = torch.autograd.graph._engine_run_backward
 
         def backward(*args: object, **kwargs: object) -> object:
@@ -271,7 +272,7 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         if (
             torch.compiler.is_compiling()
-        ):  # for the GPU: a number is one of torch's accelerators, of which it has none
+        ):  # compiling for the GPU: a number refers to torch's accelerator, and there is none
             if name == "to" and len(args) > 1 and isinstance(args[1], int):
                 args = (args[0], torch.device(f"cuda:{args[1]}"), *args[2:])
             return func(*args, **kwargs)
@@ -311,7 +312,7 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _gpu_by_default(function: Callable[..., object]) -> bool:
-    """Whether what a function creates is on the GPU where no argument says otherwise."""
+    """Whether tensors that a function creates are on the GPU if no argument names a device."""
     default = _device.CURRENT_DEVICE
     return default is not None and default.type == "cuda" and function in _device._device_constructors()
 

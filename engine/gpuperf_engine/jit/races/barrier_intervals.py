@@ -1,7 +1,7 @@
-"""Accesses to shared memory that cannot conflict with accesses of other warps between two barriers of all threads: they need no check.
+"""Accesses to shared memory that cannot conflict with accesses of other warps between two barriers of all threads, and need no check.
 
-The control-flow graph determines which accesses may run between two such barriers, and the thread index their addresses, if these
-depend on nothing but the thread index and constants.
+The control-flow graph determines which accesses may run between two such barriers, and the thread index determines their addresses,
+if these depend only on the thread index and constants.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def conflicting_sites(program: Program, plan: LaunchPlan | None) -> frozenset[in
 
 
 def _reached(program: Program, start: int, whole: set[int]) -> set[int]:
-    """Blocks that are reachable from one without passing a barrier of all threads, including the block with the barrier."""
+    """Blocks that are reachable from a block without passing a barrier of all threads, including the block with the barrier."""
     seen, waiting = {start}, [start]
     while waiting:
         index = waiting.pop()

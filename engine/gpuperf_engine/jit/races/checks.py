@@ -28,17 +28,17 @@ from .places import ANYTHING, KEPT, Places, is_atomic_among_all, is_narrow, plac
 
 __all__ = ["race_flags"]
 
-#: the number of warps from which accesses to shared memory are analysed; with fewer, the checks cost less than the analysis
+#: the least number of warps for which accesses to shared memory are analysed; with fewer, the checks cost less than the analysis
 _WORTH_IT = 256
-#: the same for global memory
+#: the same for accesses to global memory
 _WORTH_FORMS = 64
 _WORDS = Layout.WORDS | Layout.OF_BYTES | Layout.OF_HALVES
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
 
 
 def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np.uint16]:
-    """The bits of ``jit.ir.race_records.Race`` for each site, for accesses without a site, and for each of ``Program.images``;
-    zeros if nothing is checked. ``memory``: that of the device before the launch."""
+    """The bits of ``jit.ir.race_records.Race`` for each site, for accesses without a site, and for each of ``Program.images``; zeros
+    if nothing is checked. ``memory``: the memory of the device before the launch."""
     if not plan.races:
         return _no_flags(program)
     images = memory.images
@@ -176,8 +176,8 @@ def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
 def _touched(
     program: Program, aliases: Aliases, shown: Sequence[frozenset[int]]
 ) -> tuple[dict[Site, frozenset[Object]], dict[Site, Object]]:
-    """By site, the accessed objects in global memory to which some site stores, other than those with atomics alone; and by site, the
-    object to which none stores."""
+    """By site, the accessed objects in global memory to which some site stores, except objects that only atomics access; and by site,
+    the object to which no site stores."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
 
@@ -264,7 +264,7 @@ def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
 
 
 def _is_in_async_proxy(instruction: Instruction) -> bool:
-    """Whether it is a bulk or tensor copy that reads shared memory, or ``wgmma``: not ``tensormap.cp_fenceproxy``."""
+    """Whether an instruction is a bulk or tensor copy that reads shared memory, or ``wgmma``; ``tensormap.cp_fenceproxy`` is not."""
     form = instruction.form
     if instruction.effect in (TENSOR_COPY, TENSOR_PRODUCT):
         return True

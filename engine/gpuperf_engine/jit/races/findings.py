@@ -42,14 +42,14 @@ def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int
 
 
 def _sort(key: int) -> int:
-    """The kind, and whether both accesses are in one block; races of unknown instructions are omitted if there are others of their
-    sort."""
+    """The kind, and whether both accesses are in one block. A race whose instructions are not exactly known is omitted if another
+    race of the same kind is exact."""
     return key & (Layout.OF_ONE | Layout.UNFENCED | 3)
 
 
 def _seeds(program: Program, row: list[int]) -> bool:
-    """Whether it is a plain load before ``atom.cas`` at the same address: the first attempt of a loop, as in CUDA's headers for types
-    without atomics. If the value is outdated, the exchange fails."""
+    """Whether a race is between ``atom.cas`` and a plain load of the same address before it: the first attempt of a loop, as in
+    CUDA's headers for types without atomics. If the loaded value is outdated, the exchange fails."""
     sites = [(info & 0xFFFFFFFF) >> 14 for info in row[2:4]]
     if not row[0] & Layout.FAR or max(sites) >= len(program.sites):
         return False
@@ -113,7 +113,7 @@ def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int
 
 
 def _instruction(program: Program, number: int) -> Instruction | None:
-    """The instruction of an index of the flags; ``None`` for accesses without a site."""
+    """The instruction for an index of the flags; ``None`` for accesses without a site."""
     count = len(program.sites)
     if number < count:
         return program.sites[number].instruction
@@ -121,7 +121,7 @@ def _instruction(program: Program, number: int) -> Instruction | None:
 
 
 def _object(plan: LaunchPlan, address: int) -> str:
-    """``x + 12``, of an argument."""
+    """The name of an argument with an offset, such as ``x + 12``."""
     for (start, size), name in zip(plan.pointed_at, plan.names):
         if name and start <= address < start + size:
             return f"{name} + {address - start}" if address > start else name
@@ -129,7 +129,7 @@ def _object(plan: LaunchPlan, address: int) -> str:
 
 
 def _variable(program: Program, place: int) -> str:
-    """``tile + 12``, of a variable in shared memory."""
+    """The name of a variable in shared memory with an offset, such as ``tile + 12``."""
     starts = [(start, variable.name) for variable, start in program.shared.items() if start <= place]
     if place >= program.shared_static and program.dynamic_shared:
         starts.append((program.shared_static, program.dynamic_shared[0].name))

@@ -33,27 +33,27 @@ from .checks import race_flags
 
 __all__ = ["RaceMemory"]
 
-#: after all lines of global memory
+#: a number after those of all lines of global memory
 _NO_LINE = (1 << 63) - 1
 #: approximate limit of bytes of CTA records that are kept for later launches
 _MOST_KEPT = 1 << 25
 #: number of kept ``_Batches``, and bytes of batches with small pages
 _FEW, _SMALL = 2, 1 << 20
-#: the maximum number of consecutive words that the lanes of an instruction access
+#: the maximum number of adjacent words that one instruction accesses
 _ROW = 512
 #: records of CTAs that have ended, by their shape
 _kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
 
 
 class _Batches:
-    """Memory for batches of words, see ``Context.RACE_BITS``. ``words``: those of global memory."""
+    """Memory for batches of words, see ``Context.RACE_BITS``. ``words``: the number of words of global memory."""
 
     def __init__(self, words: int) -> None:
         self.words = words
-        # in whole blocks, up to a word of 64 bits behind that of the last one
+        # whole blocks, up to the 64-bit word after that of the last word
         self.bits = reserve((words // 8 + 32 >> Batches.BLOCK) + 1 << Batches.BLOCK)
         self.numbers = reserve(4 * words + 64)
-        # the first ones have small pages, as most launches need only a few
+        # the first batches have small pages, as most launches need only a few
         self.rows = reserve(Batches.BYTES, _SMALL)
         self._known = self.rows[: Batches.LAST].view(np.int64)
         self._launch = 0
@@ -77,7 +77,7 @@ class _Batches:
         return int(self._known[Batches.ACCESSES // 8])
 
     def keep(self) -> None:
-        """Keep them for another launch, if they are few."""
+        """Keep the batches for another launch, unless they use much memory or enough others are kept."""
         lowest, highest = self._known[Batches.LOWEST // 8 : Batches.HIGHEST // 8 + 1].tolist()
         numbered = 4 * (highest - lowest) * (self._known[Batches.NUMBERED // 8] > 1)
         kept = _kept_batches.setdefault(self.words, [])
@@ -97,7 +97,7 @@ class _Batches:
         self._known[Batches.LOWEST // 8], self._known[Batches.HIGHEST // 8] = self.words, 0
 
 
-#: by words of global memory
+#: kept batches, by the number of words of global memory
 _kept_batches: dict[int, list[_Batches]] = {}
 
 

@@ -32,7 +32,7 @@ __all__ = ["ANYTHING", "KEPT", "Places", "is_atomic_among_all", "is_narrow", "pl
 ANYTHING: Object = ("global", "anything")
 #: limits of the cached launches of a kernel, and of the bytes of indices that they depend on
 KEPT, _KEPT_BYTES = 64, 1 << 25
-#: the repetition of a launch at which its addresses are computed, since by then the checks have cost about as much as that takes
+#: the repetition of a launch at which its addresses are computed: by then the checks have cost about as much as the computation
 _COMPUTED = 3
 #: access sizes that may be checked by words, bytes of a word, and the bits of ``Race`` of narrower accesses
 _WORDS, _WORD = (1, 2, 4, 8, 16), 4
@@ -41,12 +41,12 @@ _NARROW = {1: Layout.OF_BYTES, 2: Layout.OF_HALVES}
 
 @dataclass
 class Places:
-    """The analysis of the addresses that a launch accesses. ``bits``: by site number, the bits of ``Race`` that it does not need, and
-    ``WORDS`` if it is checked by words; ``elements``: the memory on which this depends."""
+    """The analysis of the addresses that a launch accesses. ``bits``: by site number, the bits of ``Race`` that the site does not
+    need, and ``WORDS`` if it is checked by words; ``elements``: the memory on which the analysis depends."""
 
     bits: Mapping[int, int]
     elements: Sequence[Elements]
-    #: whether computing addresses may improve it
+    #: whether computing addresses may improve the analysis
     is_open: bool
     #: number of equal launches
     launches: int = 1
@@ -109,7 +109,7 @@ class _Finder:
         self._elements: list[Elements] = []
 
     def found(self, computed: bool) -> Places:
-        """The result; ``computed``: using the addresses of all threads, too."""
+        """The result; ``computed``: also from the addresses of all threads."""
         if ANYTHING in self._of_object:
             return Places({}, (), False)
         forms, plan = self._forms, self._plan
@@ -201,7 +201,7 @@ def _of_words(
     chosen = {item for item, some in sizes.items() if all(size in _WORDS for size in some)}
     least = min((size for item in chosen for size in sizes[item]), default=_WORD)
     if any(size > Batch.WIDEST * least for item in chosen for size in sizes[item]):
-        # most objects are of whole words
+        # drop objects with narrower accesses: most objects consist of whole words
         chosen = {item for item in chosen if min(sizes[item]) >= _WORD}
     while True:
         mixed = {item for items in touched.values() if items & chosen and items - chosen for item in items}

@@ -308,10 +308,9 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
 
 def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
     """For each position the clocks in which the two register banks are read, one register per bank and clock: without reuse, and with
-    the registers that earlier instructions of the warp have cached. Each bank caches one register for each operand slot, until that
-    slot reads the bank again (Huerta et al., "Dissecting and Modeling the Architecture of Modern GPU Cores", MICRO 2025, 5.3.1)."""
+    the registers that earlier instructions of the warp have kept. An operand slot keeps its register until the next read for it."""
     for block in graph.blocks:
-        kept: dict[tuple[int, int], int] = {}
+        kept: dict[int, int] = {}
         for position in range(block.start, block.end):
             item = graph.listing.instructions[position]
             every: set[int] = set()
@@ -319,17 +318,13 @@ def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
             for source in known[position].sources:
                 numbers = range(source.number, source.number + source.count)
                 every.update(numbers)
-                read.update(
-                    number
-                    for number in numbers
-                    if source.count > 2 or kept.get((number & 1, source.slot)) != number
-                )
+                if kept.get(source.slot) != source.number or source.count > 1:
+                    read.update(numbers)
             for source in known[position].sources:
-                for number in range(source.number, source.number + source.count):
-                    if source.slot in item.control.reuse and source.count <= 2:
-                        kept[number & 1, source.slot] = number
-                    else:
-                        kept.pop((number & 1, source.slot), None)
+                if source.slot in item.control.reuse:
+                    kept[source.slot] = source.number
+                else:
+                    kept.pop(source.slot, None)
             yield _clocks(every), _clocks(read)
 
 

@@ -70,3 +70,26 @@ def test_a_finding_of_a_template_variable(backend: str) -> None:
         "the launch of 'init<float>' writes 128 elements of 'table<float>'; 128 ("
     )
     assert finding.object == "_Z5tableIfE" and finding.identity.endswith("of _Z4initIfEvv")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [("st.u32 [%rd0], 0;", ge.MemoryFault), ("trap;", ge.TrapError)],
+    ids=["access", "trap"],
+)
+def test_a_fault_of_a_kernel(backend: str, body: str, error: type[ge.EngineError]) -> None:
+    text = f""".version 8.7
+.target sm_90
+.address_size 64
+.visible .entry _Z4axpyIfEvPT_i()
+{{
+    .reg .b64 %rd<2>;
+    mov.u64 %rd0, 0;
+    {body}
+    ret;
+}}
+"""
+    kernel = ge.parse(text, "k.ptx")["_Z4axpyIfEvPT_i"]
+    with pytest.raises(error) as caught:
+        ge.Device(backend=backend).launch(kernel, grid=1, block=32)
+    assert "thread (0, 0, 0) of block (0, 0, 0) of kernel 'axpy<float>'" in str(caught.value)

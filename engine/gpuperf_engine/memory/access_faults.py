@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..errors import MemoryFault
 from ..isa.spaces import WINDOWS, space_of
 from ..ptx.syntax import Instruction
+from ..results.cxx_names import readable_name
 from ..source import Span
 from .arena import FAR, GAP, READ_ONLY, Memory
 from .spaces import ANY, bit_of, piece_of, words
@@ -39,7 +40,7 @@ class Access:
 def _where(access: Access) -> list[str]:
     x, y, z = access.thread
     bx, by, bz = access.block
-    lines = [f"thread ({x}, {y}, {z}) of block ({bx}, {by}, {bz}) of kernel {access.kernel!r}"]
+    lines = [f"thread ({x}, {y}, {z}) of block ({bx}, {by}, {bz}) of kernel {readable_name(access.kernel)!r}"]
     location = access.instruction.location
     if location is not None:
         lines[0] += f", source line {location}"

@@ -12,6 +12,7 @@ from ..errors import BudgetExceeded, Deadlock, TrapError
 from ..isa import mbarriers, tensor_maps, tensor_memory
 from ..isa.effects import INDIRECT_BRANCH, WARPGROUP_WAIT
 from ..ptx.syntax import Instruction
+from ..results.cxx_names import readable_name
 from ..source import Span
 from .launch import Dim3, LaunchPlan
 from .program import ALLOCA_STACK, BasicBlock, Program
@@ -82,7 +83,7 @@ class WarpPosition:
 
     def block(self) -> str:
         x, y, z = cta_of(self.plan, self.cta)
-        return f"block ({x}, {y}, {z}) of kernel {self.program.kernel.name!r}"
+        return f"block ({x}, {y}, {z}) of kernel {readable_name(self.program.kernel.name)!r}"
 
     def lanes(self, mask: int) -> str:
         """``lanes 0-15 of warp 3 of block …``."""

@@ -254,7 +254,7 @@ class Gpuperf:
         if isinstance(kernel, LaunchedKernel):
             raise LaunchError(
                 f"the launcher of {kernel.name!r} chooses its block",
-                hint="write gpuperf.kernel(…)[grid](…), as on a GPU",
+                hint=f"write gpuperf.kernel(…){'[grid]' if kernel.takes_grid else ''}(…), as on a GPU",
             )
         if isinstance(kernel, JitKernel):  # it takes the function's own arguments
             return kernel[grid, block, 0, shared_bytes](*args, cluster=cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpuperf_engine.errors import EngineError, LaunchError
 
@@ -54,7 +54,7 @@ class Kernel:
             )
         return arrays[-1]
 
-    def __call__(self, *args: object, **keywords: object) -> NoReturn:
+    def __call__(self, *args: object, **keywords: object) -> Profile | None:
         """Always raises ``LaunchError``: a launch needs a grid and a block."""
         __tracebackhide__ = True
         raise self._without_shape()

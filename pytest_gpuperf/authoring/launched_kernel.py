@@ -1,4 +1,4 @@
-"""Kernels of functions whose own launcher makes each launch: ``kernel[grid](x, n, BLOCK=1024)``."""
+"""Kernels of functions whose own launcher makes each launch: ``kernel[grid](x, n, BLOCK=1024)``, or ``kernel(x, y)``."""
 
 from __future__ import annotations
 
@@ -57,13 +57,31 @@ class LaunchedKernel(Kernel):
         """The function's name."""
         return self._function.name
 
+    @property
+    def takes_grid(self) -> bool:
+        """Whether a launch is ``kernel[grid](…)``, not ``kernel(…)``."""
+        return self._function.takes_grid
+
     def symbol(self, name: str) -> DeviceArray:
         """Always raises ``LaunchError``: such functions have no variables."""
         raise LaunchError(f"{self.name!r} has no variable {name!r}")
 
     def __getitem__(self, grid: object) -> GridLauncher:  # type: ignore[override]
-        """``kernel[grid]``, with what the function's own launcher takes for a grid."""
+        """``kernel[grid]``, with what the function's own launcher takes for a grid. Raises ``LaunchError`` if it takes none."""
+        __tracebackhide__ = True
+        if not self.takes_grid:
+            raise LaunchError(
+                f"the launcher of {self.name!r} chooses its grid and its block",
+                hint="write kernel(…), as on a GPU",
+            )
         return GridLauncher(self, grid)
+
+    def __call__(self, *args: object, **keywords: object) -> Profile | None:
+        """Launches a function whose launcher takes no grid, as ``GridLauncher`` does. Raises ``EngineError``."""
+        __tracebackhide__ = True
+        if self.takes_grid:
+            raise self._without_shape()
+        return GridLauncher(self, None)(*args, **keywords)
 
     def _without_shape(self) -> LaunchError:
         return LaunchError(f"kernel {self.name!r} needs a grid", hint="write kernel[grid](…), as on a GPU")

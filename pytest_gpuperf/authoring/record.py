@@ -185,6 +185,10 @@ class Recorder:
     def _argument(self, arg: Any) -> str:
         if arg is None or isinstance(arg, (bool, int, float, str)):
             return f"{type(arg).__name__}:{arg!r}"
+        array = getattr(arg, "array", None)
+        if isinstance(arg, bytes) and array is not None:  # its address differs between runs
+            offset = int.from_bytes(arg[:8], "little") - array.address
+            return f"structure+{offset}:{digest_bytes(arg[8:])}:{self._argument(array)}"
         if isinstance(arg, (bytes, bytearray)):
             return f"bytes:{digest_bytes(bytes(arg))}"
         properties = getattr(arg, "properties", None)

@@ -107,9 +107,11 @@ class FunctionLaunch:
 
 class LaunchedFunction(ABC):
     """A function whose own launcher chooses block, shared memory and what the kernel takes: ``kernel[grid](x, n, BLOCK=64)``. It has a
-    kernel for each compute capability. ``name`` is that of the function."""
+    kernel for each compute capability. ``name`` is that of the function. ``takes_grid``: if not, the launcher chooses the grid
+    too, and the function is called: ``kernel(x, n)``."""
 
     name: str
+    takes_grid = True
 
     @abstractmethod
     def launches(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from gpuperf_engine.errors import EngineError
 from .base import Compilation, PtxSource
 from .files import read_source
 
-__all__ = ["pytest_gpuperf_ptx_source"]
+__all__ = ["options", "pytest_gpuperf_ptx_source"]
 
 _RAW = ("RawKernel", "RawModule")
 _NAME = re.compile(r"\w+")
@@ -29,11 +30,6 @@ def pytest_gpuperf_ptx_source(
     if not str(kind.__module__).startswith("cupy."):
         return None
     if kind.__name__ not in _RAW:
-        if kind.__name__ in ("ElementwiseKernel", "ReductionKernel", "ufunc"):
-            raise EngineError(
-                f"CuPy writes the CUDA C++ of a {kind.__name__} only at launch",
-                hint="call it as on a GPU, in a test that is run with --gpuperf-cuda: there each of its launches is a case",
-            )
         return None
     compiled = partial(_compiled, source, entry)
     return compiled(target) if target.startswith(("sm_", "compute_")) else Compilation(compiled)
@@ -59,13 +55,13 @@ def _compiled(source: Any, entry: str | None, arch: str) -> PtxSource:
             hint=f"it has {', '.join(source.name_expressions)}",
         )
     shown = Path(path).name if path else (named.partition("<")[0] or "cupy")
-    made = compile_text(text, shown, _options(source), arch, expression, source.backend)
+    flags = [*options(source.options), *(["--device-c"] if source.enable_cooperative_groups else [])]
+    made = compile_text(text, shown, flags, arch, expression, source.backend)
     return PtxSource(made.text, made.path, made.entry or named, made.compiler)
 
 
-def _options(source: Any) -> list[str]:
-    """The options that CuPy gives to NVRTC: standard and headers, then those of ``cupy/cuda/compiler.py``."""
+def options(given: Sequence[str]) -> list[str]:
+    """The options that CuPy gives to NVRTC for those of a kernel: standard and headers, then that of ``cupy/cuda/compiler.py``."""
     from cupy._core import core
 
-    own = ["-ftz=true", *(["--device-c"] if source.enable_cooperative_groups else [])]
-    return [*core.assemble_cupy_compiler_options(tuple(source.options)), *own]
+    return [*core.assemble_cupy_compiler_options(tuple(given)), "-ftz=true"]

@@ -1,0 +1,1 @@
+"""CuPy: its kernels that are written at launch, as kernels of tests."""

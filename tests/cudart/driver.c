@@ -319,6 +319,23 @@ static void works(char *ptx)
     OK(cuLibraryUnload(library));
     OK(cuStreamDestroy_v2(stream));
     WANT(cuStreamSynchronize_ptsz(stream), 400);
+    /* nor does anything else take the handle of a destroyed stream, or one that never was of a stream: CUDA_ERROR_INVALID_HANDLE */
+    handle invalid[] = {stream, (handle)0x77, start};
+    for (int i = 0; i < 3; i++) {
+        WANT(launch(kernel, 1, data, 1, invalid[i]), 400);
+        config.stream = invalid[i];
+        WANT(cuLaunchKernelEx(&config, kernel, arguments, 0), 400);
+        WANT(cuMemcpyDtoDAsync_v2(data + 128, data, 128, invalid[i]), 400);
+        WANT(cuEventRecord(start, invalid[i]), 400);
+        WANT(cuGraphLaunch(executable, invalid[i]), 400);
+        WANT(cuStreamBeginCapture_v2(invalid[i], 0), 400);
+    }
+    OK(cuMemcpyDtoH_v2(host, data, 256));
+    IS(host[0] == 115 && host[32] == 115);
+    OK(launch(kernel, 1, data, 0, (handle)1)); /* the default streams of the process and of the thread */
+    OK(cuMemcpyDtoDAsync_v2(data + 128, data, 128, (handle)2));
+    OK(cuMemcpyDtoH_v2(host, data, 256));
+    IS(host[0] == 215 && host[32] == 215);
 
     /* a module that calls what another one has */
     static char caller[] = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .func give;\n"

@@ -20,6 +20,7 @@ int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocManaged(void **, si
 int cudaMemcpy(void *, const void *, size_t, int), cudaMemcpyAsync(void *, const void *, size_t, int, handle);
 int cudaMemset(void *, int, size_t), cudaMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, int);
 int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int), cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
+int cudaStreamDestroy(handle), cudaMemsetAsync(void *, int, size_t, handle), cudaStreamWaitEvent(handle, handle, unsigned);
 int cudaStreamCreate(handle *), cudaStreamBeginCapture(handle, int), cudaStreamEndCapture(handle, handle *);
 int cudaGraphInstantiate(handle *, handle, unsigned long long), cudaGraphLaunch(handle, handle);
 int cudaGraphCreate(handle *, unsigned), cudaGraphAddKernelNode(handle *, handle, handle *, size_t, void *);
@@ -188,8 +189,32 @@ static void works(void)
 
 static void errors(void)
 {
-    int *device, host[4];
+    int *device, host[4] = {0};
+    void *more;
+    handle stream, event;
     OK(cudaMalloc((void **)&device, 128));
+    OK(cudaMemset(device, 0, 128));
+    OK(cudaEventCreate(&event));
+    OK(cudaStreamCreate(&stream));
+    OK(launch(&add_host, 1, 32, device, 1, stream));
+    OK(cudaStreamDestroy(stream));
+    WANT(cudaStreamDestroy(stream), 400);
+    /* destroyed, never created, a handle of something else: cudaErrorInvalidResourceHandle, and nothing is done */
+    handle invalid[] = {stream, (handle)0x77, event};
+    for (int i = 0; i < 3; i++) {
+        WANT(launch(&add_host, 1, 32, device, 1, invalid[i]), 400);
+        WANT(cudaGetLastError(), 400);
+        WANT(cudaMemcpyAsync(device, host, 16, 1, invalid[i]), 400);
+        WANT(cudaMemsetAsync(device, 0, 128, invalid[i]), 400);
+        WANT(cudaMallocAsync(&more, 128, invalid[i]), 400);
+        WANT(cudaFreeAsync(device, invalid[i]), 400);
+        WANT(cudaStreamWaitEvent(invalid[i], event, 0), 400);
+        WANT(cudaEventRecord(event, invalid[i]), 400);
+        WANT(cudaGetLastError(), 400);
+    }
+    OK(launch(&add_host, 1, 32, device, 1, (handle)1)); /* the default streams of the process and of the thread */
+    OK(cudaMemcpyAsync(host, device, 16, 2, (handle)2));
+    IS(host[0] == 4 && host[3] == 4);
     WANT(launch(&add_host, 1, 2000, device, 1, 0), 9);
     WANT(launch(&add_host, 0, 32, device, 1, 0), 9);
     WANT(cudaGetLastError(), 9);

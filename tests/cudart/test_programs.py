@@ -136,6 +136,7 @@ def test_errors_are_codes_of_cuda_and_messages(program):
     assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
     assert "nothing was run" not in result.stderr
     for line in (
+        "cudaLaunchKernel: 0x77 is no handle of a stream",
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
         "cudaMalloc: 18,446,744,073,709,551,615 bytes, but",

@@ -9,21 +9,13 @@ from dataclasses import dataclass
 
 from .calls import function
 from .codes import CudaError, described
-from .state import State
+from .state import State, Stream
 
-__all__ = ["Event", "Stream", "text_address"]
+__all__ = ["Event", "text_address"]
 
 _HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
 _STREAM_CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 _texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
-
-
-@dataclass
-class Stream:
-    """``flags`` and ``priority`` as given by the program."""
-
-    flags: int = 0
-    priority: int = 0
 
 
 @dataclass
@@ -56,40 +48,39 @@ def cudaStreamCreateWithPriority(state: State, out: int, flags: int, priority: i
 def cudaStreamDestroy(state: State, stream: int) -> None:
     state.of(stream, Stream)
     del state.objects[stream]
+    state.captures.pop(stream, None)
 
 
 @function(c_void_p, also=("cudaStreamQuery",))
 def cudaStreamSynchronize(state: State, stream: int) -> None:
-    _check(state, stream)
-
-
-def _check(state: State, stream: int | None) -> None:
-    if (stream or 0) > 2:  # 1 and 2 are the legacy and the per-thread default stream
-        state.of(stream, Stream)
+    state.stream_of(stream)
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamGetFlags(state: State, stream: int, out: int) -> None:
-    c_uint.from_address(out).value = state.of(stream, Stream).flags if (stream or 0) > 2 else 0
+    c_uint.from_address(out).value = state.stream_of(stream).flags
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamGetPriority(state: State, stream: int, out: int) -> None:
-    c_int.from_address(out).value = state.of(stream, Stream).priority if (stream or 0) > 2 else 0
+    c_int.from_address(out).value = state.stream_of(stream).priority
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamGetDevice(state: State, stream: int, out: int) -> None:
+    state.stream_of(stream)
     c_int.from_address(out).value = 0
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamGetId(state: State, stream: int, out: int) -> None:
+    state.stream_of(stream)
     c_ulonglong.from_address(out).value = stream or 0
 
 
 @function(c_void_p, c_void_p, c_uint)
 def cudaStreamWaitEvent(state: State, stream: int, event: int, flags: int) -> None:
+    state.stream_of(stream)
     capture = state.of(event, Event).capture
     if capture is not None and any(capture is open_one for open_one in state.captures.values()):
         state.captures[stream or 0] = capture
@@ -132,7 +123,7 @@ def cudaEventDestroy(state: State, event: int) -> None:
 @function(c_void_p, c_void_p)
 def cudaEventRecord(state: State, event: int, stream: int) -> None:
     recorded = state.of(event, Event)
-    recorded.capture = state.captures.get(stream or 0)
+    recorded.capture = state.capture_of(stream)
     recorded.seconds = time.perf_counter()
 
 

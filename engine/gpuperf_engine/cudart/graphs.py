@@ -111,12 +111,13 @@ class _HostNode(Structure):
 def cudaStreamBeginCapture(state: State, stream: int, mode: int) -> None:
     if not stream:
         raise CudaError(900, "the default stream cannot be captured")
+    state.stream_of(stream)
     state.captures[stream] = Graph()
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamEndCapture(state: State, stream: int, out: int) -> None:
-    graph = state.captures.get(stream or 0)
+    graph = state.capture_of(stream)
     if graph is None:
         raise CudaError(901, "the stream is not being captured")
     state.captures = {other: known for other, known in state.captures.items() if known is not graph}
@@ -125,7 +126,7 @@ def cudaStreamEndCapture(state: State, stream: int, out: int) -> None:
 
 @function(c_void_p, c_void_p)
 def cudaStreamIsCapturing(state: State, stream: int, out: int) -> None:
-    c_int.from_address(out).value = int((stream or 0) in state.captures)
+    c_int.from_address(out).value = int(state.capture_of(stream) is not None)
 
 
 @function(c_void_p)
@@ -167,6 +168,7 @@ def cudaGraphLaunch(state: State, graph: int, stream: int) -> None:
 @function(c_void_p, c_void_p)
 def cudaGraphUpload(state: State, graph: int, stream: int) -> None:
     state.of(graph, Executable)
+    state.stream_of(stream)
 
 
 @function(c_void_p)

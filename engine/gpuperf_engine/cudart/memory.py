@@ -118,7 +118,7 @@ def cudaMallocAsync(state: State, out: int, size: int, stream: int | None) -> No
 
 
 def _allocate_from(state: State, out: int, size: int, pool: int, stream: int | None) -> None:
-    graph = state.captures.get(stream or 0)
+    graph = state.capture_of(stream)
     if graph is None or not out or not size:
         _allocate(state, out, size, _DEVICE, pool)
         return

@@ -7,7 +7,6 @@ from ctypes import c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 
 from .calls import function
 from .codes import CudaError
-from .events import Stream
 from .state import State
 
 __all__: list[str] = []
@@ -70,19 +69,20 @@ def cudaDeviceGetLimit(state: State, out: int, limit: int) -> None:
 
 
 def _at_first(state: State, stream: int, attribute: int) -> int:
-    known = state.objects.get(stream)
-    if attribute == _PRIORITY and isinstance(known, Stream):
-        return known.priority
+    if attribute == _PRIORITY:
+        return state.stream_of(stream).priority
     return _AUTO if attribute == _POLICY else 0
 
 
 @function(c_void_p, c_int, c_void_p)
 def cudaStreamSetAttribute(state: State, stream: int | None, attribute: int, given: int) -> None:
+    state.stream_of(stream)
     state.settings["stream", stream or 0, attribute] = ctypes.string_at(given, _VALUE_BYTES)
 
 
 @function(c_void_p, c_int, c_void_p)
 def cudaStreamGetAttribute(state: State, stream: int | None, attribute: int, out: int) -> None:
+    state.stream_of(stream)
     first = _at_first(state, stream or 0, attribute).to_bytes(4, "little", signed=True)
     value = state.settings.get(("stream", stream or 0, attribute), first.ljust(_VALUE_BYTES, b"\0"))
     ctypes.memmove(out, value, _VALUE_BYTES)

@@ -25,7 +25,7 @@ from .calls import say
 from .codes import CudaError, code_of
 from .launch_log import LaunchLog
 
-__all__ = ["Counted", "State", "Used"]
+__all__ = ["Counted", "State", "Stream", "Used"]
 
 _DEFAULT_MACHINE = "h100-sxm"
 #: kinds of memory (``cudaMemoryType``): host, managed
@@ -54,6 +54,18 @@ class Used:
     def add(self, size: int) -> None:
         self.now += size
         self.most = max(self.most, self.now)
+
+
+@dataclass
+class Stream:
+    """``flags`` and ``priority`` as given by the program."""
+
+    flags: int = 0
+    priority: int = 0
+
+
+#: handles of default streams: 0, the legacy one, the per-thread one
+_DEFAULT_STREAMS = (0, 1, 2)
 
 
 @dataclass
@@ -162,9 +174,21 @@ class State:
             raise CudaError(400, f"{handle or 0:#x} is no handle of a {kind.__name__.lower()}")
         return value
 
+    def stream_of(self, handle: int | None) -> Stream:
+        """The stream of a handle. Raises ``CudaError`` (invalid resource handle) if it was not created, or has been destroyed."""
+        if (handle or 0) in _DEFAULT_STREAMS:
+            return Stream()
+        stream: Stream = self.of(handle, Stream)
+        return stream
+
+    def capture_of(self, stream: int | None) -> Any:
+        """The graph that captures a stream, if any. Raises as ``stream_of``."""
+        self.stream_of(stream)
+        return self.captures.get(stream or 0)
+
     def enqueue(self, stream: int | None, operation: Callable[[], object]) -> None:
-        """Execute a stream operation: at once, or in the graph that captures the stream."""
-        graph = self.captures.get(stream or 0)
+        """Execute a stream operation: at once, or in the graph that captures the stream. Raises as ``stream_of``."""
+        graph = self.capture_of(stream)
         if graph is None:
             operation()
         else:

@@ -267,6 +267,7 @@ def cuCtxSynchronize(state: State) -> None:
 
 @function(c_void_p, c_void_p)
 def cuStreamGetCtx(state: State, stream: int, out: int) -> None:
+    state.stream_of(stream)
     _write(out, _current(state) or _primary(state))
 
 

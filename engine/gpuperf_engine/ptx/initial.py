@@ -98,7 +98,7 @@ class Image:
                 )
             shift, node = mask.bit_length() // 8 - 1, node.argument
         if isinstance(node, raw.Offset):
-            addend, node = node.amount, node.base
+            addend, node = node.addend, node.base
         if isinstance(node, raw.Apply):
             if node.function.text != "generic":
                 self._fail(
@@ -108,7 +108,7 @@ class Image:
                 )
             generic, node = True, node.argument
             if isinstance(node, raw.Offset):
-                addend, node = addend + node.amount, node.base
+                addend, node = addend + node.addend, node.base
         if isinstance(node, raw.Parens) and len(node.items) == 1:
             node = node.items[0]
         scale = 0

@@ -36,7 +36,6 @@ __all__ = ["Operands", "check_constants", "narrow"]
 _DEEPEST = 8
 #: Special registers that had 16 bits, or 32, in PTX 1.x and may still be read so.
 _COLOURS = {"r": "x", "g": "y", "b": "z", "a": "w"}
-_PLUS = re.compile(r"[\w$%]+\s*\+")
 _TARGET = re.compile(r"sm_(\d+)")
 _ONCE_NARROWER = frozenset(["%tid", "%ntid", "%ctaid", "%nctaid", "%gridid"])
 
@@ -79,7 +78,7 @@ class Operands:
         if isinstance(node, (raw.Offset, raw.Element)):
             base_object, offset = self._resolve(node, base)
             if isinstance(base_object, Register):
-                if _PLUS.match(self.text.code, base + node.base.start) is None:
+                if not isinstance(node, raw.Offset):
                     raise PtxError(
                         "only a constant can be added to a register here",
                         span=span,
@@ -142,7 +141,7 @@ class Operands:
         """The object of ``name``, ``name + offset`` or ``name[index]``, and the offset in bytes."""
         offset, index = 0, 0
         if isinstance(node, raw.Offset):
-            offset, node = node.amount, node.base
+            offset, node = node.addend, node.base
         if isinstance(node, raw.Element):
             index, node = node.position, node.base
         span = self.text.span(base + node.start, base + node.end)

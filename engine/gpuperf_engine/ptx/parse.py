@@ -244,14 +244,22 @@ class _Build:
                 raise _Misplaced(str(error), start, end) from None
         if operator == "|" and not isinstance(left, raw.Number) and not isinstance(right, raw.Number):
             return raw.Or(left, right, start, end)
-        if operator in ("+", "-"):
-            if operator == "+" and isinstance(left, raw.Number):
-                left, right = right, left
-            if isinstance(left, (raw.Name, raw.Offset, raw.Element, raw.Apply)) and _is_integer(right):
-                base, before = (left.base, left.amount) if isinstance(left, raw.Offset) else (left, 0)
-                return raw.Offset(
-                    base, before + (right.value if operator == "+" else -right.value), start, end
-                )
+        if isinstance(left, raw.Offset) and _is_integer(right):
+            # r + 4 << 1 is r + (4 << 1): whatever follows the plus sign is one constant
+            try:
+                amount, kind = constants.binary(str(operator), (left.amount, left.kind), right[:2])
+            except constants.ConstantError as error:
+                raise _Misplaced(str(error), start, end) from None
+            return raw.Offset(left.base, amount, kind, start, end)
+        if isinstance(left, (raw.Name, raw.Element, raw.Apply)) and _is_integer(right):
+            if operator == "+":
+                return raw.Offset(left, right.value, right.kind, start, end)
+            if operator == "-":
+                message = "only a constant can be added here, not subtracted; accepted: r + 4, r + -4"
+                raise _Misplaced(message, start, end)
+        if operator == "+" and _is_integer(left) and isinstance(right, (raw.Name, raw.Element, raw.Apply)):
+            message = "only a constant can be added here, on the right; accepted: r + 4, r + -4"
+            raise _Misplaced(message, start, end)
         raise _Misplaced(f"operator {str(operator)!r} cannot be applied to these operands", start, end)
 
     def unary(self, parts: Parts) -> raw.Node:

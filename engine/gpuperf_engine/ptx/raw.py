@@ -47,12 +47,19 @@ class Number(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """``base + amount``; the base is a name, an element or ``generic(name)``."""
+    """``base + amount``; the base is a name, an element or ``generic(name)``. ``amount`` is a constant of type ``kind``, as of a
+    ``Number``."""
 
     base: Node
     amount: int
+    kind: str
     start: int
     end: int
+
+    @property
+    def addend(self) -> int:
+        """The amount as a signed integer: addition is modulo 2⁶⁴."""
+        return self.amount - (self.amount >> 63 << 64) if self.amount > 0 else self.amount
 
 
 class Element(NamedTuple):

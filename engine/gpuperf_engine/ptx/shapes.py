@@ -50,6 +50,11 @@ def _number(digits: str, start: int, end: int) -> raw.Number:
     return raw.Number(-value if negative else value, "s64", start, end)
 
 
+def _offset(base: raw.Name, digits: str, end: int) -> raw.Offset:
+    amount = _number(digits, base.start, end)
+    return raw.Offset(base, amount.value, amount.kind, base.start, end)
+
+
 def operand(piece: str, start: int) -> raw.Node | None:
     """The operand in ``piece``, without surrounding blanks; ``start`` is its offset in the statement."""
     match = _OPERAND.match(piece)
@@ -65,7 +70,7 @@ def operand(piece: str, start: int) -> raw.Node | None:
         base = raw.Name(match["base"], start + match.start("base"), start + match.end("base"))
         inner: raw.Node = base
         if form == "offset":
-            inner = raw.Offset(base, int(match["offset"], 0), base.start, start + match.end("offset"))
+            inner = _offset(base, match["offset"], start + match.end("offset"))
         return raw.Brackets((inner,), start, end)
     if form == "single":
         return raw.Number(int(match["single"], 16), "f32", start, end)
@@ -79,7 +84,7 @@ def operand(piece: str, start: int) -> raw.Node | None:
         return None if coordinates is None else raw.Brackets((item, coordinates), start, end)
     if form == "plus":
         name = raw.Name(match["name"], start, start + match.end("name"))
-        return raw.Offset(name, int(match["plus"], 0), start, end)
+        return _offset(name, match["plus"], end)
     if form == "negated":
         return raw.Not(raw.Name(match["negated"], start + match.start("negated"), end), start, end)
     first = raw.Name(match["first"], start, start + match.end("first"))

@@ -680,6 +680,28 @@ ret; }}"""
     assert race.nearby == ("near there" in race.message) == adjacent
 
 
+@pytest.mark.parametrize(
+    ("stores", "space", "place"),
+    [
+        ("st.global.u32 [%rd0+128], %r8;", "global", 128),
+        ("st.global.v2.u32 [%rd0+128], {7, %r8};", "global", 132),
+        ("mov.b64 %rd2, {7, %r8}; st.global.u64 [%rd0+128], %rd2;", "global", 128),
+        ("@%p1 st.global.u8 [%rd0+130], 9; @!%p1 st.global.u32 [%rd0+128], %r8;", "global", 130),
+        ("mov.b64 %rd2, {7, %r8}; st.shared.u64 [sm+128], %rd2;", "shared", 128),
+    ],
+)
+def test_a_race_is_at_the_first_byte_of_an_element(stores: str, space: str, place: int) -> None:
+    """Two warps, then two blocks, store words whose upper halves differ."""
+    for number in ["%r1"] + ["%ctaid.x"] * (space == "global" and "u8" not in stores):
+        body = f"mov.u32 %r8, {number}; shl.b32 %r8, %r8, 16;\n{stores} ret; }}"
+        device = ge.Device(memory_bytes=1 << 24)
+        kernel = ge.parse(HEAD + body)["k"]
+        grid = 1 + (number != "%r1")
+        races = device.launch(kernel, grid, 64, [device.zeros(256, np.uint8, name="x")]).races
+        name = "x" if space == "global" else "sm"
+        assert races and {(race.kind, race.object) for race in races} == {("WAW", f"{name} + {place}")}
+
+
 def test_an_error_names_what_may_have_caused_it() -> None:
     """The second warp reads what the first has stored without a barrier, then words that nobody has, and stores out of bounds."""
     body = f"""@%p1 st.shared.u32 [%r4], %r0; @!%p1 {OTHER}

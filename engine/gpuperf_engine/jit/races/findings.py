@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...isa.effects import ATOMIC, LOAD
+from ...memory.spaces import piece_of
 from ...ptx.syntax import Address, Instruction
 from ...results import Race, RaceAccess
 from ...results.races import LAUNCH_END, PROXY_FENCE
@@ -71,6 +72,7 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
         for info, number in ((before, cta), (after, other))
     )
     kind = _KINDS[key & 3]
+    place -= (place & 0xFFFFFFFF) % _element(program, before, after)
     if key & Layout.FAR:
         # the count depends on which CTAs ran concurrently
         missing = LAUNCH_END if key & Layout.UNFENCED else ""
@@ -84,6 +86,14 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
         name += f" of block {_block(plan, owner - 1)}"
     missing = PROXY_FENCE if key & Layout.UNFENCED else ""
     return Race(kind, "shared", name, place, first, second, count, missing)
+
+
+def _element(program: Program, *infos: int) -> int:
+    """Bytes of the smallest element that either access has; 1 if neither has any. Of two stores the runtime knows the first byte that
+    they change, which may be inside an element; elements are aligned to their size."""
+    accesses = [_instruction(program, (info & 0xFFFFFFFF) >> 14) for info in infos]
+    sizes = [piece_of(instruction) for instruction in accesses if instruction is not None]
+    return min(filter(None, sizes), default=1)
 
 
 def _in_cluster(plan: LaunchPlan, number: int) -> int:

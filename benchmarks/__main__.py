@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
@@ -101,23 +102,21 @@ def other_rows() -> list[str]:
     large = fresh("from benchmarks import kernels; kernels.print_large(3000)", GPUPERF_CACHE="off")
     rows.append(f"| compile and run a 3 000-instruction kernel, no cache | {large['ms'] / 1e3:.2f} s |")
     with tempfile.TemporaryDirectory() as cache:
-        cold, peak = suite(cache)
-        warm, _ = suite(cache)
+        cold = suite(cache)
+        warm = suite(cache)
         machine_code = machine_code_row(cache)
-    rows.append(f"| `pytest --gpuperf examples`, empty cache | {cold:.1f} s |")
-    rows.append(f"| `pytest --gpuperf examples`, again | {warm:.1f} s |")
+    rows.append(f"| `pytest --gpuperf examples`, empty cache | {cold.seconds:.1f} s |")
+    rows.append(f"| `pytest --gpuperf examples`, again | {warm.seconds:.1f} s |")
     rows += machine_code
     rows.append(f"| what the gate adds to a test, mean of 1 000 | {gate.overhead_seconds() * 1e3:.1f} ms |")
     rows.append(counting.summary(RUNS))
     rows += warps.rows(RUNS)
-    rows.append(f"| peak memory of `pytest --gpuperf examples` | {peak / 2**20:.0f} MiB |")
+    rows.append(f"| peak memory of `pytest --gpuperf examples` | {cold.peak_bytes / 2**20:.0f} MiB |")
     return rows
 
 
 def machine_code_row(cache: str) -> list[str]:
     """What machine code adds to the gate on the examples once it is in the cache, if there is an assembler: means of three pairs."""
-    import resource
-
     import gpuperf_engine as ge
 
     try:
@@ -129,32 +128,40 @@ def machine_code_row(cache: str) -> list[str]:
     suite(cache)
     for _ in range(3):
         for there, environment in ((True, {}), (False, without)):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            suite(cache, **environment)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            seconds[there].append(used)
+            seconds[there].append(suite(cache, **environment).cpu_seconds)
     means = [statistics.mean(seconds[there]) for there in (True, False)]
     return [f"| CPU time of that, with and without machine code | {means[0]:.1f} and {means[1]:.1f} s |"]
 
 
-def suite(cache: str, **environment: str) -> tuple[float, int]:
-    """Seconds and peak resident bytes of the gate on the examples in one process."""
-    import resource
+class Cost(NamedTuple):
+    """What a process took, its own children included; the peak is that of resident memory of the process alone."""
 
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--gpuperf", "-p", "no:cacheprovider", "examples"],
-        cwd=ROOT,
-        env={**_environment(), "XDG_CACHE_HOME": cache, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - start
-    if done.returncode:
-        sys.exit(done.stdout)
-    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def measured(command: list[str], environment: dict[str, str]) -> Cost:
+    """What a command takes in the root of the repository. Ends this process with the command's output if it fails."""
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+        # RUSAGE_CHILDREN would be the highest peak of all children so far
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            output.seek(0)
+            sys.exit(output.read())
+    # ru_maxrss is in KiB, on macOS in bytes
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Cost(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * unit)
+
+
+def suite(cache: str, **environment: str) -> Cost:
+    """What the gate on the examples takes in one process."""
+    command = [sys.executable, "-m", "pytest", "-q", "--gpuperf", "-p", "no:cacheprovider", "examples"]
+    return measured(command, {**_environment(), "XDG_CACHE_HOME": cache, **environment})
 
 
 def main() -> None:

@@ -272,7 +272,7 @@ assert cuda.cuMemPoolSetAttribute(pool, 8, byref(wide)) == 1
 right(cuda.cuMemPoolSetAttribute(pool, 8, byref(c_uint64(0))))
 assert attribute(8, c_uint64) == 0
 right(cuda.cuMemGetInfo_v2(None, byref(size)))
-assert size.value == 64 << 30
+assert size.value == 80 << 30  # of an A100 with 80 GB
 assert cuda.cuMemPoolGetAttribute(pool, 9, byref(wide)) == 1
 right(cuda.cuMemPoolGetAccess(byref(number), pool, (c_int * 2)(1, 0)))
 assert number.value == 3
@@ -287,3 +287,26 @@ def test_what_is_set_is_read_back(tmp_path):
     (tmp_path / "program.py").write_text(SETTINGS)
     result = run(sys.executable, str(tmp_path / "program.py"))
     assert (result.stdout, result.returncode) == ("right\n", 0), result.stderr
+
+
+@needs_compiler
+def test_a_program_finds_the_memory_of_the_target(tmp_path):
+    """As data sheets have it, and what of it is left decides which allocations succeed. Pages that nothing touches do not count."""
+    lines = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+def allocated(size):
+    return cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size))
+context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) and not cuda.cuCtxSetCurrent(context)
+cuda.cuMemGetInfo_v2(None, ctypes.byref(total))
+print(total.value >> 30, allocated(total.value - (1 << 20)), allocated(2 << 20), allocated(1 << 19), flush=True)
+cuda.cuDeviceTotalMem_v2(ctypes.byref(total), 0)
+cuda.cuMemGetInfo_v2(ctypes.byref(free), None)
+print(total.value >> 30, free.value >> 10, flush=True)
+os._exit(0)
+"""
+    (tmp_path / "program.py").write_text(lines)
+    for target, size in (("gtx-1050", 2), ("t4", 16), ("h200-sxm", 141)):
+        result = run(sys.executable, str(tmp_path / "program.py"), target=target)
+        assert result.stdout == f"{size} 0 2 0\n{size} 512\n", result.stderr

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..api import Device
 from ..device.first_inputs import FirstInputs
-from ..errors import Deadlock, EngineError
+from ..errors import Deadlock, EngineError, LaunchError
 from ..machines.machine import Machine, load_machine
 from ..profile.budget import Budget
 from ..profile.build import notes_of
@@ -33,6 +33,14 @@ _OF_HOST = (1, 3)
 _HOST_WAITS = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
 _MOST_NOTES = 20
 """The maximum number of notes on launches that are written."""
+
+
+def _mapped(machine: Machine, options: dict[str, Any]) -> Device:
+    """A mapped device with as much memory as the machine has, or as the host can reserve."""
+    if "memory_bytes" not in options and machine.dram_size is not None:
+        with suppress(LaunchError):
+            return Device(mapped=True, memory_bytes=machine.dram_size << 30, **options)
+    return Device(mapped=True, **options)
 
 
 @dataclass
@@ -138,7 +146,7 @@ class State:
             defaults["history"] = 0
         if not folder:  # sectors and wavefronts are not read, and for scattered accesses counting them takes as long as the kernel
             defaults["observe"] = ()
-        device = Device(mapped=True, printer=printed, **{**defaults, **options})
+        device = _mapped(machine, {"printer": printed, **defaults, **options})
         state = cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
         if folder:
             budget = Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))

@@ -85,6 +85,8 @@ class Machine:
     gcc_bandwidth: float | None
     atomic_rate: float
     atomic_lanes: int
+    #: GiB, which data sheets call GB, of which a GPU keeps some for itself; ``None``: not known
+    dram_size: int | None
     dram_bandwidth: float
     dram_sustained_one_way: float
     dram_sustained_mixed: float

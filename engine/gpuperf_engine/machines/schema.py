@@ -100,6 +100,7 @@ QUANTITIES = (
     ),
     QuantityRule("atomics", "rate", "atomic_rate", "operations/clk/address", whole=False, minimum=0.001),
     QuantityRule("atomics", "lanes", "atomic_lanes", "lanes/operation"),
+    QuantityRule("dram", "size", "dram_size", "GiB", needed=False),
     QuantityRule("dram", "bandwidth", "dram_bandwidth", "GB/s", whole=False),
     QuantityRule("dram", "sustained_one_way", "dram_sustained_one_way", "GB/s", whole=False),
     QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),

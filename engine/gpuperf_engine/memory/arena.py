@@ -43,6 +43,7 @@ __all__ = [
     "FAR",
     "GAP",
     "GLOBAL_BASE",
+    "LARGEST_BYTES",
     "LOCAL_WINDOW",
     "MAPPED_BYTES",
     "NOTHING",
@@ -67,8 +68,10 @@ ALIGNMENT = 256
 _ADDRESSES_END = 1 << 47
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
-#: size of a mapped arena, as of a GPU
+#: size of a mapped arena of no GPU in particular
 MAPPED_BYTES = 64 << 30
+#: more than any GPU has
+LARGEST_BYTES = 1 << 40
 #: flag in the column of kinds of ``Memory.table``
 PADDED = 256
 #: kinds of memory with windows of their own, which kernels cannot write → names in messages

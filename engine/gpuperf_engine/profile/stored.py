@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..device.first_inputs import KeptArray, ReachedInputs
 from ..errors import EngineError
 from ..isa.spaces import WINDOWS
-from ..memory.arena import GLOBAL_BASE, MAPPED_BYTES, NOTHING, Allocation
+from ..memory.arena import GLOBAL_BASE, LARGEST_BYTES, NOTHING, Allocation
 from ..results import Profile, Race, Resources
 from ..results.races import RaceAccess
 from ..simt.atomic_targets import WORD_SHIFT, HottestAddress
@@ -35,7 +35,7 @@ _WHOLE = (
     "resident",
 )
 #: kind of memory → first address and size
-_ROOM = {"global": (GLOBAL_BASE, MAPPED_BYTES), "const": WINDOWS["const"]}
+_ROOM = {"global": (GLOBAL_BASE, LARGEST_BYTES), "const": WINDOWS["const"]}
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 

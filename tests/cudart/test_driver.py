@@ -310,3 +310,5 @@ os._exit(0)
     for target, size in (("gtx-1050", 2), ("t4", 16), ("h200-sxm", 141)):
         result = run(sys.executable, str(tmp_path / "program.py"), target=target)
         assert result.stdout == f"{size} 0 2 0\n{size} 512\n", result.stderr
+    limited = f"ulimit -v 60000000; exec {sys.executable} {tmp_path / 'program.py'}"  # KiB of addresses
+    assert run("bash", "-c", limited, target="h100-sxm").stdout == "4 0 2 0\n4 512\n"

@@ -134,7 +134,7 @@ def machine_code_row(cache: str) -> list[str]:
 
 
 class Cost(NamedTuple):
-    """What a process took, its own children included; the peak is that of resident memory of the process alone."""
+    """What a process took, its own children included; the peak is that of its resident memory, or of the starter's if larger."""
 
     seconds: float
     cpu_seconds: float

@@ -9,7 +9,7 @@ of a warp are taken to be in order, and the warps of a block to run one after th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -204,6 +204,8 @@ class Pairs:
     #: whether the later one changes what it finds, or is no plain store: what is stored before may be ordered with it through stores
     #: of the same value
     changing: NDArray[np.bool_]
+    #: bytes of an element, by line
+    elements: Mapping[int, int]
 
     NAMES = ("", "RAW", "WAR", "WAW")
 
@@ -225,8 +227,11 @@ class Pairs:
         return min(map(tuple, self.blocks[some].tolist()), default=None)
 
     def has(self, found: Finding, exact: bool) -> bool:
-        """Whether a finding is one of them. ``exact``: with its lines and warps."""
-        some = (self.kinds == self.NAMES.index(found.kind)) & (self.bytes == found.byte)
+        """Whether a finding is one of them, in the smaller element of its lines. ``exact``: with its lines and warps."""
+        element = min(self.elements[line] for line in found.lines)
+        some = (self.kinds == self.NAMES.index(found.kind)) & (
+            self.bytes - self.bytes % element == found.byte
+        )
         some &= (self.blocks == found.blocks).all(axis=1)
         if exact:
             some &= (self.lines == found.lines).all(axis=1) & (self.warps == found.warps).all(axis=1)
@@ -296,6 +301,7 @@ def pairs_of(kernel: Kernel) -> Pairs:
         kept[0],
         kept[1],
         sure,
+        {kernel.line_of(number): statement.width for number, statement in enumerate(kernel.statements)},
     )
 
 

@@ -61,7 +61,9 @@ def _count(profile: ge.Profile, path: str, kernel: str) -> None:
         return
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"):
+        raise pytest.UsageError("the counts are of one process: run it without -n")
     ge.Device.__init__, ge.Device.launch = _observing, _counting  # type: ignore[method-assign]
 
 

@@ -103,11 +103,8 @@ def prepare(
             hint="run the test with --gpuperf-cuda: there each launch is a case",
         ) from None
     text = "".join(f"#include <{header}>\n" for header in core._cupy_header_list) + code
-    rest = (
-        count,
-        *shape,
-        *[0] * len(shape),
-    )  # its index, which CuPy leaves unset, as the kernel sets it first
+    # the index is last: CuPy leaves it unset, as the kernel sets it first
+    rest = (count, *shape, *[0] * len(shape))
     structures = [
         value.bytes() if isinstance(value, _Placed) else ctypes.string_at(value.ptr, value.descr.itemsize)
         for value in given

@@ -126,6 +126,14 @@ st.local.b32 [own], %x; st.local.b32 [own+4], %y; mov.u64 %q0, own; cvta.local.u
 setp.gt.u32 %p, %x, %z; selp.b64 %q2, %q0, %q1, %p; cvta.to.local.u64 %q2, %q2; ld.local.b32 %d0, [%q2];
 selp.b64 %q2, %q1, %q0, %p; ld.b32 %d1, [%q2];
 """
+# addresses in front of a register, of all memories
+BELOW = """
+setp.ne.u32 %p, %t, 0; @%p ld.global.b32 %d0, [%g+-4]; and.b32 %n, %x, 7; shl.b32 %n, %n, 2; mov.u32 %a32, own; add.u32 %n, %n, %a32;
+st.local.v4.b32 [own], {%x, %y, %z, %x}; st.local.v4.b32 [own+16], {%y, %z, %x, %y}; setp.ne.u32 %p, %n, %a32;
+@%p ld.local.b32 %d1, [%n+-4]; mov.u32 %a32, pool; mad.lo.u32 %n, %t, 4, %a32; st.shared.b32 [%n], %x; bar.sync 0;
+setp.ne.u32 %p, %t, 0; @%p ld.shared.b32 %d2, [%n+-4]; and.b32 %n, %x, 7; mov.u64 %q0, table; cvt.u64.u32 %q1, %n;
+add.u64 %q0, %q0, %q1; ld.const.u8 %d3, [%q0+5]; setp.ne.u32 %p, %n, 0; @%p ld.const.u8 %d4, [%q0+-1];
+"""
 MATRICES = """
 mov.u32 %a32, pool; and.b32 %n, %t, 31; mul.lo.u32 %n, %n, 16; add.u32 %a32, %a32, %n; setp.ge.u32 %p, %t, 32; @%p bra GONE;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%a32], {%x, %y, %z, %t}; ld.shared.v4.b32 {%d0, %d1, %d2, %d3}, [%a32];
@@ -171,6 +179,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (MATRICES, "sm_90"),
         (CLOCKS, "sm_75"),
         (GENERIC, "sm_75"),
+        (BELOW, "sm_75"),
     ],
     ids=[
         "integers",
@@ -185,6 +194,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "matrices",
         "clocks",
         "generic",
+        "below",
     ],
 )
 def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:

@@ -64,3 +64,90 @@ def test_slow_paths_are_written_where_one_is_taken(written: list[bool]) -> None:
     calls = [item for item in code.instructions if item.opcode.startswith("CALL")]
     assert (first.warps, first.threads) == (DIVISIONS, DIVISIONS)
     assert [(item.warps, item.threads) for item in calls] == [(1, 1)] * DIVISIONS
+
+
+QUOTIENT = (
+    head("7.0", "sm_75")
+    + ".visible .entry k(.param .u64 a, .param .u64 b)\n{\n.reg .b64 %a, %b; .reg .b32 %t, %c, %n; .reg .f32 %x, %y;\n"
+    + "ld.param.u64 %a, [a];\nld.param.u64 %b, [b];\nmov.u32 %t, %tid.x;\nmov.u32 %c, %ctaid.x;\nmov.u32 %n, %ntid.x;\n"
+    + "mad.lo.u32 %t, %c, %n, %t;\nmad.wide.u32 %a, %t, 4, %a;\nmad.wide.u32 %b, %t, 4, %b;\n"
+    + "ld.global.f32 %x, [%a];\nld.global.f32 %y, [%b];\ndiv.rn.f32 %x, %x, %y;\nst.global.f32 [%a], %x;\nret;\n}\n"
+)
+MACHINES = ("t4", "a100-sxm-80gb", "rtx-3090", "rtx-4090", "h100-sxm", "b200", "rtx-5090")
+
+
+def single(exponent: int, mantissa: int = 0, sign: int = 0) -> int:
+    """The bits of ±2^exponent · (1 + mantissa / 2²³)."""
+    return sign << 31 | exponent + 127 << 23 | mantissa
+
+
+INFINITE, NOT_A_NUMBER, MOST = 0x7F800000, 0x7FC00000, (1 << 23) - 1
+#: Dividends and divisors of the public measurement on a GPU of sm_120 (github.com/cicuvc/nvidia-sass-document, commit 2c5acd8,
+#: ``tests/asm_construct/test_fchk.py``), by whether ``FCHK`` asked for the slow path there.
+MEASURED = {
+    False: [
+        (single(0), single(1)),
+        (single(1), single(0)),
+        (single(0, sign=1), single(1, sign=1)),
+        (single(0), single(100)),
+        (single(100), single(0)),
+        (single(-102), single(0)),
+        (single(0), single(-125)),
+        (single(0), single(124, MOST)),
+        (single(126), single(0)),
+        (single(126), single(1)),
+        (single(-60), single(64)),
+    ],
+    True: [
+        (NOT_A_NUMBER, single(0)),
+        (single(0), NOT_A_NUMBER),
+        (INFINITE, single(0)),
+        (single(0), INFINITE),
+        (INFINITE, INFINITE),
+        (0, single(0)),
+        (1 << 31, single(0)),
+        (single(0), 0),
+        (0, 0),
+        (1, single(0)),
+        (single(0), 1),
+        (single(-103), single(0)),
+        (single(-103, MOST), single(0)),
+        (single(0), single(-126)),
+        (single(0), single(-126, MOST)),
+        (single(0), single(125)),
+        (single(0), single(125, 0x400000)),
+        (single(127), single(0)),
+        (single(126), single(-1)),
+        (single(-60), single(65)),
+        (single(-100), single(25)),
+        (single(127, sign=1), single(0)),
+    ],
+}
+
+
+def divided(pairs: np.ndarray[Any, Any], block: int) -> ge.Profile:
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    args = [device.array(np.ascontiguousarray(part)) for part in pairs.T]
+    return device.launch(ge.parse(QUOTIENT, path="k.ptx")["k"], len(pairs) // block, block, args)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_divisions_take_the_slow_path_as_measured_on_a_gpu(slow: bool) -> None:
+    pairs = np.array(MEASURED[slow], np.uint32)
+    profile = divided(pairs, len(pairs))
+    for name in MACHINES:
+        code = ge.machine_code(profile, name)
+        calls = [item for item in code.instructions if item.opcode.startswith("CALL")]
+        assert "run" in code.ways, (name, code.notes)
+        assert [item.threads for item in calls] == [slow * len(pairs)], name
+
+
+def test_divisions_in_line_are_those_of_ieee_754() -> None:
+    """Each pair of exponents of normal numbers, with random fractions: a quotient that the fast path rounds wrongly would show in
+    memory, and the run would not be valid."""
+    exponents = np.stack(np.meshgrid(np.arange(1, 255), np.arange(1, 255)), -1).reshape(-1, 2)
+    fractions = np.random.default_rng(5).integers(0, 1 << 23, exponents.shape)
+    profile = divided((exponents << 23 | fractions).astype(np.uint32), 254)
+    for name in MACHINES:
+        code = ge.machine_code(profile, name)
+        assert "run" in code.ways and code.residue == 0, (name, code.notes)

@@ -229,37 +229,23 @@ def _angle(to: Writer, source: Operand | None, turns: str) -> str:
     return to.r("selp.b32", before, angle, same)
 
 
+#: Biased exponents for which a division is computed in line, first and last: of the dividend, of the divisor, and of their difference.
+_IN_LINE = ((25, 254), (2, 251), (-124, 126))
+
+
 @opcodes("FCHK")
 def _fchk(op: Op, to: Writer) -> None:
-    """Whether a division takes its slow path. The condition is not documented. The slow path is taken if either operand is zero,
-    subnormal or not finite; it is not taken if no step comes near the limits of the exponent. Between these, the result is unknown.
-
-    Zero dividends take it: the fast path ends with ``FFMA`` onto +0 and loses the sign of −0, which ``div.rn`` keeps, and the slow
-    path has branches for a zero or subnormal dividend with a normal divisor.
-    """
+    """Whether a division takes its slow path: if either operand is zero, subnormal or not finite, or if an exponent is outside
+    ``_IN_LINE``, as measured on a GPU of sm_120 (github.com/cicuvc/nvidia-sass-document, commit 2c5acd8,
+    ``tests/asm_construct/test_fchk.py``). Inside, the code in line gives the quotient that IEEE 754 defines, on all architectures."""
     op.allow("DIVIDE")
     flag, a, b = op.operands
-    exponents = [to.r("bfe.u32", to.real(item), 23, 8) for item in (a, b)]
-    over, under = exponents
-    distance = to.r("sub.s32", over, under)
-    tests = (
-        ("le.u32", to.r("sub.u32", over, 32), 222 - 32),
-        ("le.u32", to.r("sub.u32", under, 2), 250 - 2),
-        ("le.s32", distance, 120),
-        ("ge.s32", distance, -100),
-    )
-    easy = "%PT"
-    for test, value, bound in tests:
-        easy = to.p("and.pred", easy, to.p(f"setp.{test}", value, bound))
-    hard = to.p("or.pred", to.p("setp.eq.u32", over, 255), to.p("setp.eq.u32", under, 255))
-    for exponent in exponents:
-        hard = to.p("or.pred", hard, to.p("setp.eq.u32", exponent, 0))
-    known = to.p("or.pred", easy, hard)
-    to.stop_unless(
-        known,
-        "FCHK of numbers near the ends of the range: whether the division takes its slow path is not documented",
-    )
-    to.put_flag(flag, hard)
+    over, under = (to.r("bfe.u32", to.real(item), 23, 8) for item in (a, b))
+    slow = "%PF"
+    for value, (first, last) in zip((over, under, to.r("sub.s32", over, under)), _IN_LINE):
+        outside = to.p("setp.gt.u32", to.r("sub.s32", value, first), last - first)
+        slow = to.p("or.pred", slow, outside)
+    to.put_flag(flag, slow)
 
 
 # -- conversions -----------------------------------------------------------------------------------------------------------

@@ -183,11 +183,11 @@ class _Tracing(Translator):
             return
         near = space in ("shared", "local", "mbarrier")
         text = to.address32(where) if near else to.address64(where)
-        base, sign, offset = _ADDRESS.match(text).groups()  # type: ignore[union-attr]
+        base, offset = _ADDRESS.match(text).groups("0")  # type: ignore[union-attr]
         if near:
-            word = to.r("shr.u32", to.r("add.u32", base, f"{sign or ''}{offset or 0}".lstrip("+")), 2)
+            word = to.r("shr.u32", to.r("add.u32", base, offset), 2)
         else:
-            moved = to.q("add.u64", base, f"{sign or ''}{offset or 0}".lstrip("+"))
+            moved = to.q("add.u64", base, offset)
             word = to.low(to.q("shr.u64", moved, 2))
         held = to.r("mov.b32", OFF)
         to.do(f"mov.b32 {held}, {word}")
@@ -225,11 +225,11 @@ class _Tracing(Translator):
             text = (
                 self.to.address32(where) if space == "shared" else f"[{self.to.low(self.to.pointer(where))}]"
             )
-            base, sign, offset = _ADDRESS.match(text).groups()  # type: ignore[union-attr]
-            self.reaches(first, self.to.r("add.u32", base, f"{sign or ''}{offset or 0}".lstrip("+")))
+            base, offset = _ADDRESS.match(text).groups("0")  # type: ignore[union-attr]
+            self.reaches(first, self.to.r("add.u32", base, offset))
         if space in ("global", "generic"):
-            base, sign, offset = _ADDRESS.match(self.to.address64(where)).groups()  # type: ignore[union-attr]
-            moved = self.to.q("add.u64", base, f"{sign or ''}{offset or 0}".lstrip("+"))
+            base, offset = _ADDRESS.match(self.to.address64(where)).groups("0")  # type: ignore[union-attr]
+            moved = self.to.q("add.u64", base, offset)
             self.reach(first + _GLOBAL, self.to.low(self.to.q("shr.u64", moved, _GRAIN_BITS)))
 
     def reaches(self, first: int, address: str) -> None:
@@ -319,7 +319,7 @@ _GRAIN_BITS = 8
 _MEETS = frozenset(["UCGABAR_WAIT"])
 #: Copies that read shared memory.
 _FROM_SHARED = frozenset(["UTMASTG", "UTMAREDG", "UBLKRED"])
-_ADDRESS = re.compile(r"\[(%?\w+)([+-])?(\d+)?\]$")
+_ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]$")
 
 
 def _recorded(item: Decoded) -> list[tuple[int, str]]:

@@ -197,7 +197,7 @@ class Translator:
         made = to.fresh("r")
         if index:
             base = to.q("mov.u64", "C")
-            to.do(f"ld.param.{kind} {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', index))}{offset:+d}]")
+            to.do(f"ld.param.{kind} {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', index))}+{offset}]")
         else:
             to.line(f"ld.param.{kind} {made}, [C+{offset}]")
             to.constants[offset, kind] = made
@@ -217,18 +217,23 @@ class Translator:
         return self.parameter(to, self.place_of(name) + (offset & 4), "")
 
     def variable_word(self, to: Writer, offset: int, index: str, kind: str) -> str:
-        for name, symbol in self.cubin.symbols_in(".nv.constant3").items():
-            if symbol.value <= offset < symbol.value + symbol.size:
-                base = to.q(
-                    "mov.b64",
-                    f"{{{', '.join(self.parameter(to, self.place_of(name) + above, '') for above in (0, 4))}}}",
-                )
-                if index:
-                    base = to.q("add.s64", base, to.q("cvt.s64.s32", index))
-                made = to.fresh("r")
-                to.do(f"ld.{kind} {made}, [{base}{offset - symbol.value:+d}]")
-                return made
-        raise NotRun("a constant variable that is not known here")
+        """A word of a constant variable. With an index, the offset alone does not tell which variable it is in."""
+        named = self.cubin.symbols_in(".nv.constant3").items()
+        symbols = sorted((item for item in named if item[1].size), key=lambda item: item[1].value)
+        if not index:
+            symbols = [item for item in symbols if 0 <= offset - item[1].value < item[1].size]
+        if not symbols:
+            raise NotRun("a constant variable that is not known here")
+        place = to.r("add.s32", index or "0", offset)
+        base = ""
+        for name, symbol in symbols:
+            words = ", ".join(self.parameter(to, self.place_of(name) + above, "") for above in (0, 4))
+            start = to.q("sub.s64", to.q("mov.b64", f"{{{words}}}"), symbol.value)
+            within = to.p("setp.ge.s32", place, symbol.value)
+            base = to.q("selp.b64", start, base, within) if base else start
+        made = to.fresh("r")
+        to.do(f"ld.{kind} {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', place))}]")
+        return made
 
     # -- code ----------------------------------------------------------------------------------------------------------
 

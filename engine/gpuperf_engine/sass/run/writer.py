@@ -251,8 +251,7 @@ class Writer:
     def pointer(self, operand: Operand | None) -> str:
         """The address of global or generic memory, as a value."""
         base, _, offset = self.address64(operand).strip("[]").partition("+")
-        base, minus, below = base.partition("-")
-        return self.q("add.s64", base, f"{minus}{below}" or offset or "0")
+        return self.q("add.s64", base, offset or "0")
 
     def address64(self, operand: Operand | None) -> str:
         """The operand of global or generic memory."""
@@ -273,7 +272,7 @@ class Writer:
             total = self.q("add.s64", total, value) if total else value
         if not total:
             return f"[{self.q('mov.b64', operand.offset)}]"
-        return f"[{total}{operand.offset:+d}]"
+        return f"[{total}+{operand.offset}]"
 
     def address32(self, operand: Operand | None) -> str:
         """The operand of shared or local memory."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-from benchmarks import counting, demands, gate, kernels, machine, races, values, warps  # noqa: E402
+from benchmarks import counting, demands, gate, kernels, launches, machine, races, values, warps  # noqa: E402
 
 RUNS = 7
 
@@ -110,6 +110,7 @@ def other_rows() -> list[str]:
     rows += machine_code
     rows.append(f"| what the gate adds to a test, mean of 1 000 | {gate.overhead_seconds() * 1e3:.1f} ms |")
     rows.append(counting.summary(RUNS))
+    rows.append(launches.summary(RUNS))
     rows += warps.rows(RUNS)
     rows.append(f"| peak memory of `pytest --gpuperf examples` | {cold.peak_bytes / 2**20:.0f} MiB |")
     return rows

@@ -59,15 +59,17 @@ class NumbaDevice(ProgramDevice):
     ) -> None:
         """Run a kernel with numbers, some of them addresses. Raises ``EngineError``."""
         fields = [(param.offset, param.size) for param in kernel.params]
-        pointers = [value for value in map(self._array_address, arguments) if value]
-        named = dict(zip(reversed(pointers), reversed(self.array_names)))
-        named = named if len(pointers) == len(self.array_names) else {}
+        named: dict[int, str] = {}
+        if self.array_names:
+            pointers = [value for value in map(self._array_address, arguments) if value]
+            if len(pointers) == len(self.array_names):
+                named = dict(zip(reversed(pointers), reversed(self.array_names)))
         self.run(
             kernel,
             grid,
             block,
             pack(fields, arguments, kernel.name),
-            [self._contents(argument) for argument in arguments],
+            map(self._contents, arguments),
             shared_bytes=shared_bytes,
             cluster=cluster,
             cooperative=cooperative,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.cudart import boot
@@ -75,7 +75,7 @@ class CudaDevice(ProgramDevice):
     ) -> Profile:
         return self.run(kernel, grid, block, parameters, self._scalars(parameters), **shape)
 
-    def _scalars(self, parameters: bytes) -> list[str]:
+    def _scalars(self, parameters: bytes) -> Iterator[str]:
         """Return the words that are not addresses, as addresses differ between runs."""
-        words = [parameters[at : at + 8] for at in range(0, len(parameters), 8)]
-        return [word.hex() for word in words if self.device.array_at(int.from_bytes(word, "little")) is None]
+        words = (parameters[at : at + 8] for at in range(0, len(parameters), 8))
+        return (word.hex() for word in words if self.device.array_at(int.from_bytes(word, "little")) is None)

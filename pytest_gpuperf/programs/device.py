@@ -138,7 +138,7 @@ class ProgramDevice:
         grid: tuple[int, int, int],
         block: int | tuple[int, ...],
         parameters: bytes,
-        arguments: Sequence[object],
+        arguments: Iterable[object],
         *,
         shared_bytes: int = 0,
         cluster: tuple[int, int, int] | None = None,
@@ -146,7 +146,8 @@ class ProgramDevice:
         compiler: str = "",
         named: Mapping[int, str] | None = None,
     ) -> Profile:
-        """Run a kernel with the bytes of its parameter buffer, made of ``arguments``; ``named``: the arguments that are addresses.
+        """Run a kernel with the bytes of its parameter buffer, made of ``arguments``, which only an observer and ``during_launch``
+        read; ``named``: the arguments that are addresses.
         Raises ``EngineError``."""
         __tracebackhide__ = True
         observer = None if self._trying else _observer

@@ -178,7 +178,9 @@ class Launcher:
                 ctas=metadata.num_ctas,
                 cooperative=metadata.launch_cooperative_grid,
                 compiler=f"triton {triton.__version__}",
-                named=named_pointers(self._names, self._signature, arguments),
+                named=None
+                if driver.device.device.recorder is None
+                else named_pointers(self._names, self._signature, arguments),
             )
         if leave is not None:
             leave(launch_metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.jit.compiled import Code
 
+KERNELS = Path(__file__).resolve().parents[2] / "examples/kernels"
 EMPTY = """.version 8.0
 .target sm_80
 .address_size 64
@@ -146,3 +149,65 @@ def test_a_launch_like_the_one_before_decides_little_anew() -> None:
     assert second < first / 3
     assert bytecodes(launch) <= second
     assert not device.events
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="other versions of Python compile to other bytecode"
+)
+def test_a_small_launch_costs_little() -> None:
+    """6 330 bytecodes; a limit of time would depend on the machine and its load."""
+    saxpy = ge.parse((KERNELS / "saxpy.ptx").read_text(), path="saxpy.ptx")["saxpy"]
+    device = ge.Device(observe=(), history=0)
+    x, y = device.zeros(1000), device.zeros(1000)
+    factors = iter(range(100))
+
+    def launch() -> None:
+        device.launch(saxpy, 4, 256, [1000, float(next(factors)), x, y])
+
+    for _ in range(5):
+        launch()
+    assert min(bytecodes(launch), bytecodes(launch)) < 6_800
+
+
+LOOP = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 times, .param .u64 target)
+{
+    .reg .pred %p;
+    .reg .b32 %c, %i;
+    .reg .b64 %a, %o;
+    ld.param.u32 %c, [times];
+    ld.param.u64 %a, [target];
+    mov.u32 %i, 0;
+AGAIN:
+    add.u32 %i, %i, 1;
+    setp.lt.u32 %p, %i, %c;
+    @%p bra AGAIN;
+    mov.u32 %c, %ctaid.x;
+    mul.wide.u32 %o, %c, 4;
+    add.u64 %a, %a, %o;
+    st.global.u32 [%a], %i;
+    ret;
+}
+"""
+
+
+def test_a_launch_is_brief_until_one_of_its_shape_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brief launches run all CTAs in one call; the next long one after that is the last that does."""
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 3)
+    kernel = ge.parse(LOOP)["k"]
+    device = ge.Device(races="off")
+    counts = device.zeros(8, np.uint32)
+
+    def brief_after(times: int) -> object:
+        device.launch(kernel, 8, 32, [times, counts])
+        assert counts.numpy().tolist() == [times] * 8
+        (code,) = (item for item in kernel.memo.values() if isinstance(item, Code))
+        return code.brief
+
+    brief_after(1)  # compiles
+    assert brief_after(1) == ((8, 1, 1), (32, 1, 1))
+    assert brief_after(10_000_000) is None
+    assert brief_after(10_000_000) is None
+    assert brief_after(1) == ((8, 1, 1), (32, 1, 1))

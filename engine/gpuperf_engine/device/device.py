@@ -267,7 +267,9 @@ class Runtime(AddressedMemory):
         if proven is not None:
             observation.proven = with_moved(proven, program, observation.sites)
         observation.remarks = (*observation.remarks, *cluster_remark(program.kernel, plan.cluster))
-        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
+        if observation.beyond:
+            beyond = notes_of(program, plan, self.memory, observation.beyond)
+            observation.notes = (*observation.notes, *beyond)
 
     def _record_launch(
         self,
@@ -392,7 +394,6 @@ class Runtime(AddressedMemory):
         inputs: KeptInputs | None,
     ) -> LaunchPlan:
         """The plan of a launch for the backend; ``raw`` is the parameter buffer, ``pointed`` the allocations it points into."""
-        words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
         return LaunchPlan(
             grid=shape.grid,
             block=shape.block,
@@ -407,7 +408,7 @@ class Runtime(AddressedMemory):
             threads=threads,
             pointed_at=tuple((item.address, item.size) for item in pointed),
             names=tuple(item.name for item in pointed),
-            images=self.memory.images.sizes(np.concatenate([words, symbols])) if self.memory.images else (),
+            images=self._images_among(raw, symbols) if self.memory.images else (),
             kept=kept,
             only_kept=only_kept,
             describe=self._symbols.description,
@@ -418,6 +419,11 @@ class Runtime(AddressedMemory):
             inputs=inputs,
             console=Console(self.printf_bytes),
         )
+
+    def _images_among(self, raw: bytes, symbols: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
+        """The sizes of the images whose handles are words of the parameter buffer or in ``symbols``."""
+        words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
+        return self.memory.images.sizes(np.concatenate([words, symbols]))
 
     def _run_kept(
         self,

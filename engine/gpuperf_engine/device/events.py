@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..memory.arrays import DeviceArray
@@ -104,6 +105,11 @@ class Event:
         return tuple(use for use in self.uses if use.written)
 
 
+@lru_cache(maxsize=4096)
+def _site(path: str, line: int, function: str) -> CallSite:
+    return CallSite(linecache.getline(path, line).strip(), path, line, function)
+
+
 def call_path(between: tuple[str, ...] = ()) -> tuple[CallSite, ...]:
     """The lines on the call stack that are neither this project's nor pytest's, nor of packages ``between`` a program and this
     one, the innermost first."""
@@ -117,9 +123,8 @@ def call_path(between: tuple[str, ...] = ()) -> tuple[CallSite, ...]:
         ):
             if module.startswith(("_pytest.", "pluggy.")) and sites:
                 break
-            path, line, code = frame.f_code.co_filename, frame.f_lineno, frame.f_code
-            text = linecache.getline(path, line).strip()
-            sites.append(CallSite(text, path, line, getattr(code, "co_qualname", code.co_name)))
+            code = frame.f_code
+            sites.append(_site(code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)))
         frame = frame.f_back
     return tuple(sites)
 

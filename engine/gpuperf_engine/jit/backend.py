@@ -86,7 +86,7 @@ def code_of(
     """The cached code of a program (with counters per thread, for clusters, with barriers for diverged warps, or with records of
     accessed values), compiled or loaded from disk, or the reason why the reference backend must run it."""
     form = threads, clustered, diverged, values
-    memo, key = program.kernel.memo, _memo_key(program, *form)
+    memo, key = program.kernel.memo, ("llvm", form, program.variant)
     if key not in memo:
         memo[key] = _compile(program, *form)
     code = memo[key]
@@ -94,11 +94,6 @@ def code_of(
     if isinstance(code, Code):
         code.refresh()
     return code
-
-
-def _memo_key(program: Program, threads: bool, clustered: bool, diverged: bool, values: bool) -> str:
-    words = ["llvm", *(["threads"] * threads), *(["clusters"] * clustered), *(["diverged"] * diverged)]
-    return " ".join([*words, *(["values"] * values)]) + program.variant
 
 
 @uncollected

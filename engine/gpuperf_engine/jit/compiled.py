@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ..simt.launch import Dim3
 from ..simt.program import Program
 from .codegen.generator import Generated
 from .llvm import Library, link
@@ -29,6 +30,8 @@ class Code:
     slots: dict[tuple[int, ...], Slot] = field(default_factory=dict)
     #: zeroed contexts of earlier launches for later ones
     contexts: list[WorkerContext] = field(default_factory=list)
+    #: grid and block of the last launch, if it took so little time that other host threads were not considered
+    brief: tuple[Dim3, Dim3] | None = None
 
     @cached_property
     def tables(self) -> SiteTables:

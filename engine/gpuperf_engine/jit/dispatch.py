@@ -31,6 +31,8 @@ WORTH_IT = 0.003
 LOCKED, MOST = 1e-6, 0.6
 #: seconds between two checks whether threads have stopped
 _SHORT = 0.001
+#: the share of ``WORTH_IT`` below which a launch is brief: the next one of this shape runs all CTAs in one call
+_BRIEF = 1 / 4
 
 
 @cache
@@ -121,6 +123,13 @@ def _run_part(worker: Worker, first: int, last: int) -> None:
 def _run_parallel(launch: Launch, worker: Worker) -> None:
     """Run the first CTAs or clusters here, and, if much is left, the rest on all threads of the plan."""
     count = launch.units
+    shape = launch.plan.grid, launch.plan.block
+    began = time.thread_time()
+    if launch.code.brief == shape:
+        _run_part(worker, 0, count)
+        if time.thread_time() - began > WORTH_IT * _BRIEF:
+            launch.code.brief = None
+        return
     some = max(1, count // 64)
     _run_part(worker, 0, some)
     # the first few access memory and code for the first time; measures CPU time, which excludes other processes
@@ -133,6 +142,8 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
     threads = min(launch.plan.threads, count - first)
     if expected < WORTH_IT or threads < 2 or locked / threads > expected * MOST:
         _run_part(worker, first, count)
+        if time.thread_time() - began < WORTH_IT * _BRIEF:
+            launch.code.brief = shape
         return
     launch.lock_lines()
     queue = _Queue(launch.units, first, max(1, (count - first) // (threads * 8)))

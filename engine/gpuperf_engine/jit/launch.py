@@ -142,12 +142,12 @@ class Launch:
             Context.CLUSTER_SHAPE: (*plan.cluster, *plan.clusters),
         }
         context.begin(self._fields(), shapes)
-        context.put({Context.PARAMS: self._params.address})  # differs between launches
+        context.put({Context.PARAMS: self._params.address, **self.races.numbers})  # differ between launches
         self.contexts.append(context)
         return context
 
     def _fields(self) -> dict[int, int]:
-        """The fields that differ between launches of the same code."""
+        """The fields that may differ between launches of the same code, except those of each launch."""
         plan, memory = self.plan, self.memory
         last = plan.threads_per_cta - 32 * (plan.warps_per_cta - 1)
         fields = {

@@ -47,7 +47,9 @@ def observation_of(launch: Launch) -> Observation:
         observation.hottest = hottest_of([context.targets for context in contexts if context.targets.size])
         launch.code.tables.fill(observation.sites, observation)
     observation.uninitialized = frozenset(unseen)
-    observation.breaches = first_breaches(item for context in contexts for item in context.breaches())
+    breaches = [item for context in contexts for item in context.breaches()]
+    if breaches:
+        observation.breaches = first_breaches(breaches)
     _settle_races(launch)
     if any(context.races[0] for context in contexts):
         observation.races = races_of(program, launch.plan, (context.races for context in contexts))

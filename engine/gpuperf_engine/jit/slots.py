@@ -61,9 +61,13 @@ class Slot:
     group: Group | None = None
     #: host address of the record
     address: int = field(init=False)
+    #: bytes of host memory that are its own
+    bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.address = address_of(self.record)
+        arrays = self.record, self.states, self.shared, self.local, self.areas, self.tensor
+        self.bytes = sum(array.nbytes for array in arrays)
 
     def get(self, offset: int) -> int:
         """A field of the CTA record."""
@@ -72,12 +76,6 @@ class Slot:
     def put(self, offset: int, value: int) -> None:
         """Set a field of the CTA record."""
         struct.pack_into("<q", self.record, offset, value)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of host memory that are its own."""
-        arrays = self.record, self.states, self.shared, self.local, self.areas, self.tensor
-        return sum(array.nbytes for array in arrays)
 
     def end(self) -> None:
         """The CTA has ended: drop its warps."""

@@ -90,7 +90,7 @@ class WorkerContext:
         #: the initial record, without the fields of a launch
         self._fresh = self._record.copy()
         #: the fields of the last launch, and the record with these
-        self._begun: tuple[object, NDArray[np.uint8]] = (), self._fresh
+        self._begun: tuple[object, object, NDArray[np.uint8]] = None, None, self._fresh
 
     def _put_fixed(
         self, program: Program, generated: Generated, tables: SiteTables, addresses: Mapping[int, int]
@@ -121,14 +121,13 @@ class WorkerContext:
 
     def begin(self, fields: Mapping[int, int], shapes: Mapping[Any, tuple[int, ...]]) -> None:
         """Set the fields that differ between launches in the initial record: 64-bit fields, and fields of several 32-bit sizes."""
-        what = *fields.items(), *shapes.items()
-        if what == self._begun[0]:  # launches often repeat the previous one
-            self._record[:] = self._begun[1]
+        if self._begun[0] == fields and self._begun[1] == shapes:  # launches often repeat the previous one
+            self._record[:] = self._begun[2]
             return
         self.put(fields)
         for offset, sizes in shapes.items():
             struct.pack_into(f"<{len(sizes)}i", self._bytes, offset, *sizes)
-        self._begun = what, self._record.copy()
+        self._begun = fields, shapes, self._record.copy()
 
     def put(self, fields: Mapping[int, int]) -> None:
         """Set fields of the record, 64 bits each."""
@@ -148,6 +147,8 @@ class WorkerContext:
 
     def breaches(self) -> Iterator[Breach]:
         """Violations of the rules in ``isa.rules`` that compiled code recorded."""
+        if not self._noted[0]:
+            return
         for rule, site, *where in self._noted[1:].reshape(-1, Noted.BYTES // 8)[: self._noted[0]].tolist():
             yield Breach(NOTED[rule], instruction_at(self._program, site), *where)
 

@@ -7,6 +7,7 @@ This module determines which instructions are checked and what they order; the r
 from __future__ import annotations
 
 import bisect
+import struct
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = ["race_flags"]
 _WORTH_IT = 256
 #: the same for accesses to global memory
 _WORTH_FORMS = 64
+_WORD = struct.Struct("<Q")
 _WORDS = Layout.WORDS | Layout.OF_BYTES | Layout.OF_HALVES
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
 
@@ -63,8 +65,8 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
     several = plan.warps_per_cta * plan.cluster_ctas > 1
     asked |= Layout.WITHIN * (several or any(item.effect is TEXTURE for item in program.images))
     aliases, shown = _aliases(program, plan, images) if asked else ({}, ())
-    numbers = [[*aliases.values()], *map(sorted, shown)]
-    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {numbers}"
+    numbers = (*aliases.values(), *map(tuple, map(sorted, shown)))
+    place = "races", program.variant, plan.shared_bytes > 0, clustered, asked, numbers
     known = program.kernel.memo.get(place)
     if known is None:
         flags = _no_flags(program)
@@ -130,25 +132,28 @@ def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliase
     """The aliases of words of the parameter buffer and variables, by allocation; and the numbers of the allocations that each of
     ``Program.images`` may access."""
     starts = [address for address, _ in plan.pointed_at]
+    ends = [address + size for address, size in plan.pointed_at]
     known: dict[int, int] = {}
     found: dict[int | Variable, int] = {}
 
     def note(key: int | Variable, address: int, alone: bool) -> None:
         place = bisect.bisect_right(starts, address) - 1
-        inside = place >= 0 and address < sum(plan.pointed_at[place])
+        inside = place >= 0 and address < ends[place]
         if inside or alone:
             found[key] = known.setdefault(starts[place] if inside else address, len(known))
         else:
             found[key] = -1
 
-    for number, address in enumerate(
-        np.frombuffer(plan.parameters[: len(plan.parameters) // 8 * 8], np.uint64)
+    for number, (address,) in enumerate(
+        _WORD.iter_unpack(memoryview(plan.parameters)[: len(plan.parameters) // 8 * 8])
     ):
-        note(8 * number, int(address), False)
+        note(8 * number, address, False)
     for target, address in zip(program.symbols, plan.symbols.tolist()):
         if isinstance(target, Variable):
-            note(target, int(address), True)
-    anywhere = frozenset(known.setdefault(start, len(known)) for start in images.starts if program.images)
+            note(target, address, True)
+    if not program.images:
+        return found, ()
+    anywhere = frozenset(known.setdefault(start, len(known)) for start in images.starts)
     shown = []
     for handle in _handles(program, plan):
         levels = () if handle is None else images.levels_of(handle)

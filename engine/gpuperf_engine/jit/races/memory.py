@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,13 @@ _NO_LINE = (1 << 63) - 1
 _MOST_KEPT = 1 << 25
 #: number of kept ``_Batches``, and bytes of batches with small pages
 _FEW, _SMALL = 2, 1 << 20
+#: the fields of ``Context`` without records of global memory
+_NOTHING: dict[int, int] = dict.fromkeys(
+    (
+        Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
+        Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END, Context.RACE_BITS,
+    ), 0,
+)  # fmt: skip
 #: the maximum number of adjacent words that one instruction accesses
 _ROW = 512
 #: records of CTAs that have ended, by their shape
@@ -101,6 +107,14 @@ class _Batches:
 _kept_batches: dict[int, list[_Batches]] = {}
 
 
+def _kinds(program: Program, flags: NDArray[np.uint16]) -> int:
+    """The bits that any site has. Launches often have the flags of the previous one."""
+    last = program.kernel.memo.get("race kinds")
+    if not (isinstance(last, tuple) and last[0] is flags):
+        last = program.kernel.memo["race kinds"] = flags, int(np.bitwise_or.reduce(flags))
+    return int(last[1])
+
+
 class RaceMemory:
     """The memory of one launch for race detection; ``checked`` is false if nothing is checked."""
 
@@ -109,7 +123,7 @@ class RaceMemory:
         #: bits of ``Race`` for each site
         self.flags = race_flags(program, plan, memory)
         # races between CTAs, and whether one may wait for another; races between warps of a CTA
-        kinds = int(np.bitwise_or.reduce(self.flags)) if plan.races else 0
+        kinds = _kinds(program, self.flags) if plan.races else 0
         among = bool(kinds & Race.AMONG)
         #: whether CTAs may order accesses of one another
         self.orders = among and not program.order_free
@@ -124,23 +138,23 @@ class RaceMemory:
         self._proxies = bool(kinds & Race.ASYNC_PROXY)
         #: whether anything is checked or ordered
         self.any = kinds != 0
-        #: fields of ``Context``
+        #: fields of ``Context`` that are new numbers in each launch
+        self.numbers: dict[int, int] = {}
+        #: the other fields of ``Context``
         self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
+        if self.checked:
+            self._sizes = self._record_sizes()
+            self._shape = *self._sizes, self._plane, plan.warps_per_cta, self._windows, self.orders
 
     def _lines(self, among: bool) -> dict[int, int]:
         """Fields of ``Context`` for the lines and words of global memory."""
-        fields: dict[int, int] = dict.fromkeys(
-            (
-                Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
-                Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END, Context.RACE_BITS,
-            ), 0,
-        )  # fmt: skip
+        fields = _NOTHING.copy()
         if not among and not self._windows:
             return fields
+        self.numbers[Context.RACE_FIRST] = self._memory.race_numbers(self._plan.ctas)
         fields |= {
             Context.RACE_FROM: GLOBAL_BASE,
             Context.RACE_SPAN: self._memory.global_span,
-            Context.RACE_FIRST: self._memory.race_numbers(self._plan.ctas),
             Context.RACE_LOWEST: _NO_LINE,
             Context.RACE_HIGHEST: 0,
             Context.RACE_SEGMENT_COUNT: 0,
@@ -181,10 +195,10 @@ class RaceMemory:
         counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
         counts[Accessors.CELLS // 8] = 0
         self._counts = counts
+        self.numbers[Context.RACE_ACCESSORS_FROM] = int(counts[Accessors.NEXT // 8])
         return fields | {
             Context.RACE_WORDS: address_of(words),
             Context.RACE_ACCESSORS: address_of(accessors),
-            Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
             Context.RACE_CELLS: address_of(cells),
         }
 
@@ -219,8 +233,7 @@ class RaceMemory:
 
     # ------------------------------------------------------------------------------------------------ records of a CTA
 
-    @cached_property
-    def _sizes(self) -> tuple[int, int, int]:
+    def _record_sizes(self) -> tuple[int, int, int]:
         """Distance between the times of a clock, bytes of a clock, and bytes of all clocks and records of a CTA."""
         if self._plan.cluster_ctas == 1:
             step, clock = 1, 512
@@ -235,10 +248,6 @@ class RaceMemory:
     @property
     def _plane(self) -> int:
         return -(-self._plan.shared_bytes // 64) * 64 + 320
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        return (*self._sizes, self._plane, self._plan.warps_per_cta, self._windows, self.orders)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -277,7 +286,7 @@ class RaceMemory:
 
     def keep(self, records: list[NDArray[np.uint8]]) -> None:
         """Keep records of CTAs that have ended for later launches."""
-        if sum(record.nbytes for kept in _kept.values() for record in kept) > _MOST_KEPT:
+        if sum(kept[0].nbytes * len(kept) for kept in _kept.values() if kept) > _MOST_KEPT:
             _kept.clear()
         alike = _kept.setdefault(self._shape, [])
         alike += records
@@ -288,6 +297,9 @@ class RaceMemory:
 
     def lay_out(self, records: NDArray[np.uint8], cta: int) -> None:
         """Set the fields of ``Race`` in the records of a CTA, whose own record is at the address ``cta``."""
+        if struct.unpack_from("<q", records, Race.NOW)[0]:  # the others are those of an earlier CTA
+            struct.pack_into("<q", records, Race.CTA, cta)
+            return
         step, clock, room = self._sizes
         start, mbarrier, warp = (
             address_of(records),
@@ -311,8 +323,6 @@ class RaceMemory:
             Race.WINDOW: (start + self._room) * self._windows,
             Race.SEGMENTS: (start + self._room) * self.orders,
         }
-        if struct.unpack_from("<q", records, Race.NOW)[0]:
-            fields = {Race.CTA: cta}
         for offset, value in fields.items():
             struct.pack_into("<q", records, offset, value)
 

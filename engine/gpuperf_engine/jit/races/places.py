@@ -7,7 +7,7 @@ the addresses of all threads.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -60,7 +60,7 @@ def places(
     program: Program,
     plan: LaunchPlan,
     memory: Memory,
-    place: str,
+    place: Hashable,
     touched: Mapping[Site, frozenset[Object]],
     reads: Mapping[Site, Object],
 ) -> Places:

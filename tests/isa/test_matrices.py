@@ -79,7 +79,7 @@ def run(form: Form, sources: Fragment, backend: str) -> Fragment:
     kernel = ge.parse(module(form), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=32, args=[given, out])
     if backend == "llvm":
-        assert kernel.memo["llvm", (False, False, False, False), ""] is not None
+        assert kernel.memo["llvm", (False, False, False, False), "", False] is not None
     return out.numpy()
 
 

@@ -335,7 +335,7 @@ def run(case: Case, words: Words, selector: int, backend: str) -> npt.NDArray[np
     kernel = ge.parse(module(case, selector), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=len(words), args=[given, out])
     if backend == "llvm":
-        assert kernel.memo["llvm", (False, False, False, False), ""] is not None
+        assert kernel.memo["llvm", (False, False, False, False), "", False] is not None
     return out.numpy()
 
 

@@ -259,7 +259,7 @@ ret;
         kernel = ge.parse(text or self.module(), path="wg.ptx")["k"]
         profile = device.launch(kernel, 1, threads, [given, memory, out])
         if backend == "llvm":
-            assert kernel.memo["llvm", (False, False, False, False), ""] is not None
+            assert kernel.memo["llvm", (False, False, False, False), "", False] is not None
         return self.matrix(out.numpy()), profile
 
     def matrix(self, registers: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:

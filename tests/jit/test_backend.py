@@ -521,7 +521,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     kernel = ge.parse(INDEX, path="k.ptx")["k"]
     array = runtime.array(np.zeros(64, np.uint32))
     runtime.run(kernel, 1, 64, [array, np.uint32(1)])
-    before = kernel.memo["llvm", (False, False, False, False), ""]
+    before = kernel.memo["llvm", (False, False, False, False), "", False]
     assert isinstance(before, Code)
     library = before.library
     runtime_libraries._improve({name: runtime_objects.object_text(name) for name in ("script", "global_4")})

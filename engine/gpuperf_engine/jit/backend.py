@@ -86,7 +86,7 @@ def code_of(
     """The cached code of a program (with counters per thread, for clusters, with barriers for diverged warps, or with records of
     accessed values), compiled or loaded from disk, or the reason why the reference backend must run it."""
     form = threads, clustered, diverged, values
-    memo, key = program.kernel.memo, ("llvm", form, program.variant)
+    memo, key = program.kernel.memo, ("llvm", form, program.variant, program.outlined)
     if key not in memo:
         memo[key] = _compile(program, *form)
     code = memo[key]
@@ -132,7 +132,12 @@ def _content(program: Program) -> tuple[object, ...]:
         for block in program.blocks
         for item in block.instructions
     ]
-    return program.variant, names, hashlib.blake2b("".join(instructions).encode(), digest_size=16).digest()
+    return (
+        program.variant,
+        program.outlined,
+        names,
+        hashlib.blake2b("".join(instructions).encode(), digest_size=16).digest(),
+    )
 
 
 def _for_divergence(program: Program) -> Program:

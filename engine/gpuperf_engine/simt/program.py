@@ -115,6 +115,8 @@ class Program:
     block_of: dict[Instruction, int] = field(default_factory=dict)
     #: a digest of the instructions in ``blocks``, ``""`` for all of the kernel's (see ``symbolic.slice_program``)
     variant: str = ""
+    #: whether instructions of the same form share code of the LLVM backend, which compiles faster and runs slower
+    outlined: bool = False
     #: cached results of ``once``
     memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
@@ -241,11 +243,13 @@ def program_of(kernel: Function) -> Program:
 
 
 @uncollected
-def build_program(kernel: Function, meeting: Mapping[Instruction, int] | None = None) -> Program:
+def build_program(
+    kernel: Function, meeting: Mapping[Instruction, int] | None = None, *, outlined: bool = False
+) -> Program:
     """Build the program of a kernel. Raises ``PtxError`` for variables that are declared but never defined.
 
     ``meeting``: reconvergence points of branches, by the position of an instruction of the kernel that begins a block, −1 for none;
-    the default is the immediate post-dominator.
+    the default is the immediate post-dominator. ``outlined``: see ``Program``.
     """
     functions = reachable(kernel)
     size_open_parameters(functions)
@@ -285,6 +289,7 @@ def build_program(kernel: Function, meeting: Mapping[Instruction, int] | None = 
         recursive=recursive,
         order_free=False,
         function_of=number_of,
+        outlined=outlined,
     )
     _number_counters(program)
     _lay_out_variables(program)

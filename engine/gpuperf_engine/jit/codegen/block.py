@@ -92,12 +92,7 @@ class BlockWriter:
         self.generator.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
         if block.counts:
             self.writer.bump("%steps", 0, str(block.counts))
-        instructions = block.instructions
-        if block.terminator is not None and instructions and instructions[-1] is block.terminator:
-            instructions = instructions[:-1]
-        for instruction in instructions:
-            self.instruction(instruction)
-            writer.go_on(_LONGEST)
+        self.write_instructions()
         self.check_faults()
         self.current = block.terminator
         if self.current is not None and self.current in self.refused:
@@ -106,6 +101,15 @@ class BlockWriter:
             )
         else:
             write_terminator(self)
+
+    def write_instructions(self) -> None:
+        """All instructions but the terminator."""
+        block, instructions = self.block, self.block.instructions
+        if block.terminator is not None and instructions and instructions[-1] is block.terminator:
+            instructions = instructions[:-1]
+        for instruction in instructions:
+            self.instruction(instruction)
+            self.writer.go_on(_LONGEST)
 
     def restart(self) -> None:
         """Continue in a new LLVM basic block, in which registers are read from their slots again."""

@@ -15,6 +15,7 @@ from ...ptx.syntax import Instruction
 from ...simt.program import Program
 from .block import BlockWriter
 from .generator import CodeGenerator, Generated
+from .outlined import OutliningWriter, function_table
 from .prologue import write_entry, write_exits
 from .reconvergence import write_joins
 
@@ -27,7 +28,8 @@ def _write_block(generator: CodeGenerator, block: BasicBlock, function: Function
     start = len(writer.lines)
     while True:
         writer.forget()
-        block_writer = BlockWriter(generator, block, function, refused)
+        of = OutliningWriter if generator.program.outlined else BlockWriter
+        block_writer = of(generator, block, function, refused)
         try:
             block_writer.write()
         except Unsupported:
@@ -68,6 +70,7 @@ def generate(
     text = "\n".join(
         [
             *declarations,
+            *function_table(generator),
             "define i32 @warp(ptr noalias %ctx, ptr noalias %cta, ptr noalias align 64 %st) nounwind {",
             *entry,
             *body,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from ...flow.blocks import EXIT, BasicBlock
@@ -71,6 +71,9 @@ class CodeGenerator:
         self.columns = columns_of(program) if threads else None
         self.values: Mapping[int, tuple[ValueSlot, ...]] = value_slots(program) if values else {}
         self.writer = Emitter()
+        #: functions that instructions share (``outlined``): their numbers, and their texts
+        self.outlined: dict[Hashable, int] = {}
+        self.functions: list[str] = []
         #: functions with a separate code of the place where their results are read, see ``return_place``
         self.returns: list[int] = []
         self.joins = _joins(program)

@@ -35,6 +35,8 @@ def write_entry(generator: CodeGenerator) -> None:
     writer.store(writer.load("i64", cell), "%steps")
     for name, offset in _POINTERS:
         writer.named(f"%{name}", "ptr", f"load ptr, ptr {writer.at('%ctx', offset)}, !invariant.load !0")
+    if generator.functions:
+        writer.named("%outlined", "ptr", "getelementptr i8, ptr @outlined, i64 0")
     if generator.columns is not None:
         _find_counters(generator, generator.columns.count)
     if generator.areas.bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...flow.blocks import EXIT, BasicBlock
-from ...flow.operands import formal_register, writes
+from ...flow.operands import formal_register, reads, writes
+from ...isa.effects import PURE
 from ...isa.types import ScalarType
 from ...ptx.module import Function
 from ...ptx.syntax import CallTarget, Immediate, Instruction, Register, Variable
@@ -11,6 +14,16 @@ from ...simt.program import Program
 from ..ir.operands import LANES
 
 __all__ = ["Slots"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """The memory of a block for registers that no other block uses: their offsets, and the position of the last instruction with
+    each. ``dead``: instructions without effect whose results are not used."""
+
+    offsets: dict[Register, int]
+    last: dict[Register, int]
+    dead: frozenset[Instruction]
 
 
 class Slots:
@@ -63,6 +76,7 @@ class Slots:
         self.report = self._take(8 * LANES, 64)
         #: arguments of a system call, a vector of u64 each; the first one then holds its result
         self.system = self._take(8 * LANES * _most_arguments(program), 64)
+        self.scratch = self._scratch() if program.outlined else []
         self.parameters_start = self.bytes = -(-self._next // 64) * 64
 
     def _take(self, size: int, align: int) -> int:
@@ -80,6 +94,62 @@ class Slots:
         else:
             offset = self._take(LANES * register.type.bytes, 64)
         self.of[number][register] = offset
+
+    def _scratch(self) -> list[Scratch]:
+        """By block, memory for the registers without a slot, which it shares between registers that are not used at the same time."""
+        made: list[Scratch] = []
+        free: dict[int, list[int]] = {}
+        taken: dict[int, list[int]] = {}
+        for block in self.program.blocks:
+            number = block.function
+            skipped = (self.of[number], self.constants[number], self.program.uniformity[number].uniform)
+            last: dict[Register, int] = {}
+            for index, instruction in enumerate(block.instructions):
+                for register in (*reads(instruction), *writes(instruction)):
+                    last[register] = index
+            for register in [item for item in last if any(item in group for group in skipped)]:
+                del last[register]
+            offsets: dict[Register, int] = {}
+            for index, instruction in enumerate(block.instructions):
+                ending = []
+                for register in (*reads(instruction), *writes(instruction)):
+                    if register in last:
+                        size = 64 if register.type.is_predicate else LANES * register.type.bytes
+                        if register not in offsets:
+                            room = free.setdefault(size, [])
+                            if not room:
+                                taken.setdefault(size, []).append(self._take(size, 64))
+                                room.append(taken[size][-1])
+                            offsets[register] = room.pop()
+                        if last[register] == index:
+                            ending.append((size, register))
+                for size, register in dict.fromkeys(ending):
+                    free[size].append(offsets[register])
+            free = {size: list(reversed(places)) for size, places in taken.items()}
+            made.append(Scratch(offsets, last, self._dead(block)))
+        return made
+
+    def _dead(self, block: BasicBlock) -> frozenset[Instruction]:
+        live = {*block.live_out, *self.returned[block.function]}
+        dead: set[Instruction] = set()
+        for instruction in reversed(block.instructions):
+            written = writes(instruction)
+            plain = instruction.guard is None
+            form = instruction.form
+            if (
+                plain
+                and instruction.effect is PURE
+                and written
+                and form.row.applied.checked is None
+                and not form.writes_carry
+                and live.isdisjoint(written)
+            ):
+                dead.add(instruction)
+                continue
+            if plain:
+                live.difference_update(written)
+            live.update(reads(instruction))
+        return frozenset(dead)
 
     def parameter(self, variable: Variable) -> int:
         """Offset of the words of a ``.param`` variable of a call or device function."""

@@ -244,8 +244,7 @@ class Translator:
         to, starts = self.to, list[int]()
         for node, following in zip(nodes, [*nodes[1:], None]):
             starts.append(len(to.lines))
-            to.lines.append(f"N{node.index}:")
-            to.constants.clear()
+            to.start(f"N{node.index}")
             self.places.setdefault(node.block.index, []).append(len(to.lines))
             self.block(node)
             last = self.graph.listing.instructions[node.block.end - 1]
@@ -291,7 +290,7 @@ class Translator:
         for node in leaving:
             assert node.leaving is not None
             gate, target, _ = node.leaving
-            to.lines.append(f"K{node.index}:")
+            to.start(f"K{node.index}")
             mask = to.fresh("r")
             to.line(f"activemask.b32 {mask}")
             first = to.r("bfind.u32", to.r("and.b32", mask, to.r("neg.s32", mask)))
@@ -300,7 +299,7 @@ class Translator:
         # In the order of their numbers.
         for gate in dict.fromkeys(node.leaving[0] for node in leaving if node.leaving is not None):
             starts[gate.index] = len(to.lines)
-            to.lines.append(f"G{gate.index}:")
+            to.start(f"G{gate.index}")
             names = [f"G{gate.index}_{number}" for number in range(32 * len(gate.targets))]
             to.lines.append(f"G{gate.index}_T: .branchtargets {', '.join([label_of(gate.stay), *names])};")
             number = to.r("mov.b32", "%LEFT")

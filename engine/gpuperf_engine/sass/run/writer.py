@@ -6,6 +6,7 @@ Machine registers are 32-bit PTX registers of the same number (``%R4``, ``%U4`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,10 @@ from .operands import Address, Constant, Immediate, Operand, Predicate, Register
 
 __all__ = ["WITHIN", "NotRun", "Op", "Writer", "both", "opcode_row", "opcodes"]
 
+#: The destinations of a statement: ``mov.b64 {%R4, %R5}``.
+_TARGET = re.compile(r"(?:@\S+ )?\S+ (?:\{[^}]*\}|[^,]*)")
+#: Machine registers, and registers of 64-bit values that are set once.
+_MACHINE, _WIDE = re.compile(r"%[RU]\d+"), re.compile(r"%q\d+")
 #: Bits of an address within the shared memory of a CTA.
 WITHIN = 0xFFFFFF
 
@@ -43,6 +48,8 @@ class Writer:
     made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0})
     #: Registers that hold words of the parameters, by offset and type, since the last label.
     constants: dict[tuple[int, str], str] = field(default_factory=dict)
+    #: Registers that hold the 64 bits of two machine registers, lower one first, since the last label.
+    pairs: dict[tuple[str, str], str] = field(default_factory=dict)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -53,10 +60,26 @@ class Writer:
     def line(self, text: str) -> None:
         """Adds a statement without guard."""
         self.lines.append(f"{text};")
+        self._forget(text)
 
     def do(self, text: str) -> None:
         """Adds a statement with the guard."""
         self.lines.append(f"{self.guard}{text};")
+        self._forget(text)
+
+    def start(self, label: str) -> None:
+        """Adds a label."""
+        self.lines.append(f"{label}:")
+        self.constants.clear()
+        self.pairs.clear()
+
+    def _forget(self, text: str) -> None:
+        """Forgets the pairs of which a statement sets a register."""
+        if self.pairs:
+            target = _TARGET.match(text)
+            changed = _MACHINE.findall(target[0]) if target is not None else []
+            if changed:
+                self.pairs = {pair: value for pair, value in self.pairs.items() if not {*changed} & {*pair}}
 
     def _value(self, kind: str, opcode: str, operands: tuple[object, ...]) -> str:
         target = self.fresh(kind)
@@ -140,23 +163,33 @@ class Writer:
     def wide(self, operand: Operand | None, *, floating: bool = False) -> str:
         """The 64 bits of a register pair."""
         if isinstance(operand, Immediate) and (floating or operand.value is None):
-            return self.q("mov.b64", (self.encoding >> 32 & 0xFFFFFFFF) << 32)
+            return self.q("mov.b64", f"{(self.encoding >> 32 & 0xFFFFFFFF) << 32:#x}")
         if isinstance(operand, Immediate):
             assert operand.value is not None
-            return self.q("mov.b64", operand.value & 0xFFFFFFFFFFFFFFFF)
-        low, high = (self._register(self.plain(operand, above)) for above in (0, 1))
+            return self.q("mov.b64", f"{operand.value & 0xFFFFFFFFFFFFFFFF:#x}")
+        value = self._pair(operand)
         if isinstance(operand, (Register, Constant)) and floating:
             if operand.absolute:
-                high = self.r("and.b32", high, 0x7FFFFFFF)
+                value = self.q("and.b64", value, "0x7FFFFFFFFFFFFFFF")
             if operand.negated:
-                high = self.r("xor.b32", high, 0x80000000)
-        value = self.q("mov.b64", f"{{{low}, {high}}}")
+                value = self.q("xor.b64", value, "0x8000000000000000")
         if isinstance(operand, (Register, Constant)) and not floating:
             if operand.negated:
                 value = self.q("neg.s64", value)
             if operand.inverted:
                 value = self.q("not.b64", value)
         return value
+
+    def _pair(self, operand: Operand | None) -> str:
+        """The 64 bits of two registers or words, without their sign."""
+        pair = self.plain(operand), self.plain(operand, 1)
+        if pair not in self.pairs:
+            low, high = map(self._register, pair)
+            value = self.q("mov.b64", f"{{{low}, {high}}}")
+            if not all(map(_MACHINE.fullmatch, pair)):
+                return value
+            self.pairs[pair] = value
+        return self.pairs[pair]
 
     def low(self, value: str) -> str:
         return self.r("cvt.u32.u64", value)
@@ -206,7 +239,10 @@ class Writer:
         if not isinstance(target, Register):
             raise NotRun("a destination that is not known here")
         if not target.is_zero:
-            self.do(f"mov.b64 {{{self.name(target)}, {self.name(target, 1)}}}, {value}")
+            pair = self.name(target), self.name(target, 1)
+            self.do(f"mov.b64 {{{pair[0]}, {pair[1]}}}, {value}")
+            if not self.guard and _WIDE.fullmatch(value):
+                self.pairs[pair] = value
 
     def put_flag(self, target: Operand | None, value: str) -> None:
         if not isinstance(target, Predicate):

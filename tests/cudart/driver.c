@@ -37,6 +37,10 @@ int cuMemSetAccess(address, size_t, const void *, size_t), cuMemRelease(address)
 int cuMemGetAccess(address *, const void *, address), cuMemRetainAllocationHandle(address *, address), cuImportExternalMemory(void *, address);
 int cuLinkComplete(handle, void **, size_t *), cuLinkDestroy(handle);
 
+struct location { int type, id; };
+int cuMemPrefetchAsync(address, size_t, int, handle), cuMemPrefetchAsync_v2(address, size_t, struct location, unsigned, handle);
+int cuStreamAttachMemAsync(handle, address, size_t, unsigned);
+
 static int wrong;
 #define WANT(call, code) do { int got = (call); if (got != (code)) { \
     printf("line %d: %s is %d, not %d\n", __LINE__, #call, got, code); wrong = 1; } } while (0)
@@ -226,10 +230,10 @@ static void works(char *ptx)
     char name[64], text[200] = "";
     unsigned flags, host[64];
     handle context, other, module, kernel, library, again, stream, graph, executable, start, end, linking;
-    address data, global;
+    address data, more, global;
     size_t size, offset;
     float milliseconds;
-    const char *title;
+    const char *title, *name_again;
     void *image, *entry, *none;
     OK(cuInit(0));
     OK(cuDriverGetVersion(&version));
@@ -250,7 +254,15 @@ static void works(char *ptx)
     IS(again == other);
     OK(cuCtxGetCurrent(&again));
     IS(again == context);
+    OK(cuMemAlloc_v2(&data, 64));
     OK(cuCtxPushCurrent_v2(other));
+    OK(cuMemAlloc_v2(&more, 64));
+    OK(cuPointerGetAttribute(&again, 1, more + 8)); /* CU_POINTER_ATTRIBUTE_CONTEXT: where it was allocated, not the current one */
+    IS(again == other);
+    OK(cuPointerGetAttribute(&again, 1, data));
+    IS(again == context);
+    OK(cuMemFree_v2(more));
+    OK(cuMemFree_v2(data));
     OK(cuCtxDestroy_v2(other));
     OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
     IS(active == 1);
@@ -281,6 +293,8 @@ static void works(char *ptx)
     IS(count == 1024);
     OK(cuFuncGetName(&title, kernel));
     IS(!strcmp(title, "add"));
+    OK(cuFuncGetName(&name_again, kernel));
+    IS(name_again == title); /* valid until the module is unloaded */
     OK(cuFuncGetParamInfo(kernel, 1, &offset, &size));
     IS(offset == 8 && size == 4);
     OK(cuFuncGetModule(&again, kernel));
@@ -329,7 +343,12 @@ static void works(char *ptx)
         WANT(cuEventRecord(start, invalid[i]), 400);
         WANT(cuGraphLaunch(executable, invalid[i]), 400);
         WANT(cuStreamBeginCapture_v2(invalid[i], 0), 400);
+        WANT(cuMemPrefetchAsync(data, 128, 0, invalid[i]), 400);
+        WANT(cuMemPrefetchAsync_v2(data, 128, (struct location){1, 0}, 0, invalid[i]), 400);
+        WANT(cuStreamAttachMemAsync(invalid[i], data, 128, 4), 400);
     }
+    OK(cuMemPrefetchAsync(data, 128, 0, 0));
+    OK(cuMemPrefetchAsync_v2(data, 128, (struct location){1, 0}, 0, 0));
     OK(cuMemcpyDtoH_v2(host, data, 256));
     IS(host[0] == 115 && host[32] == 115);
     OK(launch(kernel, 1, data, 0, (handle)1)); /* the default streams of the process and of the thread */

@@ -20,6 +20,8 @@ int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocManaged(void **, si
 int cudaMemcpy(void *, const void *, size_t, int), cudaMemcpyAsync(void *, const void *, size_t, int, handle);
 int cudaMemset(void *, int, size_t), cudaMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, int);
 int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int), cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
+struct location { int type, id; };
+int cudaMemPrefetchAsync_v2(void *, size_t, struct location, unsigned, handle), cudaStreamAttachMemAsync(handle, void *, size_t, unsigned);
 int cudaStreamDestroy(handle), cudaMemsetAsync(void *, int, size_t, handle), cudaStreamWaitEvent(handle, handle, unsigned);
 int cudaStreamCreate(handle *), cudaStreamBeginCapture(handle, int), cudaStreamEndCapture(handle, handle *);
 int cudaGraphInstantiate(handle *, handle, unsigned long long), cudaGraphLaunch(handle, handle);
@@ -210,6 +212,8 @@ static void errors(void)
         WANT(cudaFreeAsync(device, invalid[i]), 400);
         WANT(cudaStreamWaitEvent(invalid[i], event, 0), 400);
         WANT(cudaEventRecord(event, invalid[i]), 400);
+        WANT(cudaMemPrefetchAsync_v2(device, 128, (struct location){1, 0}, 0, invalid[i]), 400);
+        WANT(cudaStreamAttachMemAsync(invalid[i], device, 128, 4), 400);
         WANT(cudaGetLastError(), 400);
     }
     OK(launch(&add_host, 1, 32, device, 1, (handle)1)); /* the default streams of the process and of the thread */

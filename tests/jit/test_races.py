@@ -714,3 +714,31 @@ ret; }}"""
     unseen, race = caught.value.causes
     assert unseen == f"before that, ld.shared.u32 at k.ptx:{BEFORE + 2}:1 has read uninitialised memory"
     assert race.startswith(f"before that: k.ptx:{BEFORE + 1}:") and "race on shared memory (RAW)" in race
+
+
+def test_an_error_names_kernels_of_cxx_as_their_source_does() -> None:
+    name = "_ZN4math5scaleIfEEvPf"
+    text = HEAD.replace("entry k(", f"entry {name}(") + "st.shared.u32 [%r3], %r0;\nret; }"
+    device = ge.Device(memory_bytes=1 << 20, races="error")
+    with pytest.raises(ge.RaceError) as caught:
+        device.launch(ge.parse(text, path="k.ptx")[name], 1, 64, [device.zeros(64, np.uint8)])
+    assert caught.value.details[0] == "kernel math::scale<float>"
+
+
+@pytest.mark.parametrize("apart", [1 << 33, 1 << 37])
+def test_lines_and_words_far_apart_are_different_ones(apart: int) -> None:
+    """Each of two warps stores a word of its own; at the same address it is a race."""
+    body = """mul.wide.u32 %rd2, %r1, 1; mul.lo.u64 %rd2, %rd2, %rd3; add.u64 %rd2, %rd0, %rd2; st.global.u32 [%rd2], %r0;
+ret; }"""
+    text = (
+        (HEAD + body)
+        .replace("data)", "data, .param .u64 apart)")
+        .replace("ld.param.u64", "ld.param.u64 %rd3, [apart]; ld.param.u64", 1)
+    )
+    try:
+        device = ge.Device(memory_bytes=(1 << 37) + (1 << 20), observe=())
+    except ge.EngineError:
+        pytest.skip("the host reserves no 128 GiB")
+    kernel, data = ge.parse(text, path="k.ptx")["k"], device.empty(1 << 37 | 64, np.uint8)
+    assert not device.launch(kernel, 1, 64, [data, apart]).races
+    assert [race.kind for race in device.launch(kernel, 1, 64, [data, 0]).races] == ["WAW"]

@@ -165,3 +165,20 @@ def test_strictness(backend: str) -> None:
         launch(body, 2, backend, strict="error")
     assert len(launch(body, 2, backend, 2, strict="error")[2].notes) == 1
     assert launch(body, 2, backend, strict="off")[2].notes == ()
+
+
+def test_kernels_of_cxx_are_named_as_their_source_does(backend: str) -> None:
+    """``math::scale<float>``, as ptxas and c++filt read the symbol: at an element past an object, and where a race is an error."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry _ZN4math5scaleIfEEvPf(.param .u64 x) {
+    .reg .b64 a; .reg .b32 v;
+    ld.param.u64 a, [x];
+    ld.global.u64 a, [a];
+    ret;
+}"""
+    kernel = ge.parse(text, path="k.ptx")["_ZN4math5scaleIfEEvPf"]
+    device = ge.Device(backend=backend)
+    (note,) = device.launch(kernel, 1, 1, [device.array(np.zeros(4, np.uint8), name="x")]).notes
+    assert "of kernel 'math::scale<float>': up to 4 bytes past the end of 'x'" in note

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import Structure, c_int, c_size_t, c_uint, c_void_p
+from ctypes import Structure, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from typing import NamedTuple
 
 from ..device.rows import Rows
@@ -100,6 +100,9 @@ def _allocate(state: State, out: int, size: int, kind: int, pool: int = 0) -> No
         text = f"{size:,} bytes, but {left:,} of {whole:,} bytes of device memory are left"
         raise CudaError(2, text if size > left else str(error)) from None
     state.objects["memory", address] = kind
+    context = state.context
+    if context:
+        state.objects["context", address] = context
     if pool:
         state.objects["pool", address] = pool, size
         state.used_of(pool).add(size)
@@ -170,6 +173,7 @@ def cudaFree(state: State, address: int | None) -> None:
         return
     if state.objects.pop(("memory", address), None) is None:
         raise CudaError(1, f"{address:#x} was not allocated, or has been freed")
+    state.objects.pop(("context", address), None)
     pool, size = state.objects.pop(("pool", address), (0, 0))
     if pool:
         state.used_of(pool).add(-size)
@@ -397,9 +401,31 @@ def cudaMemset3D(state: State, target: Pitched, value: int, extent: Extent) -> N
 # -- advice: no effect, as there is only one memory ---------------------------------------------------------------------------
 
 
-@function(also=("cudaMemAdvise", "cudaMemAdvise_v2", "cudaMemPrefetchAsync_v2", "cudaStreamAttachMemAsync"))
-def cudaMemPrefetchAsync(state: State) -> None:
+@function(also=("cudaMemAdvise_v2",))
+def cudaMemAdvise(state: State) -> None:
     """No effect: host and device share the memory."""
+
+
+@function(c_void_p, c_size_t, c_int, c_void_p)
+def cudaMemPrefetchAsync(state: State, address: int, size: int, device: int, stream: int) -> None:
+    state.enqueue(stream, _nothing)
+
+
+# a cudaMemLocation has two ints and is passed in one register
+@function(c_void_p, c_size_t, c_ulonglong, c_uint, c_void_p, also=("cudaMemPrefetchAsync@13",))
+def cudaMemPrefetchAsync_v2(
+    state: State, address: int, size: int, location: int, flags: int, stream: int
+) -> None:
+    state.enqueue(stream, _nothing)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_uint)
+def cudaStreamAttachMemAsync(state: State, stream: int, address: int, size: int, flags: int) -> None:
+    state.enqueue(stream, _nothing)
+
+
+def _nothing() -> None:
+    pass
 
 
 @function(c_void_p, c_int)

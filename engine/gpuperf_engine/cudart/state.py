@@ -189,6 +189,17 @@ class State:
         stream: Stream = self.of(handle, Stream)
         return stream
 
+    @property
+    def contexts(self) -> list[int]:
+        """The contexts that the calling thread has made current, the current one last."""
+        stack: list[int] = self.objects.setdefault(("contexts", threading.get_ident()), [])
+        return stack
+
+    @property
+    def context(self) -> int:
+        """The last of ``contexts``; 0 if there is none."""
+        return self.contexts[-1] if self.contexts else 0
+
     def capture_of(self, stream: int | None) -> Any:
         """The graph that captures a stream, if any. Raises as ``stream_of``."""
         self.stream_of(stream)

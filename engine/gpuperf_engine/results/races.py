@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import RaceError
+from .cxx_names import readable_name
 
 __all__ = ["LAUNCH_END", "PROXY_FENCE", "Race", "RaceAccess", "race_error"]
 
@@ -91,6 +92,6 @@ def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
         more.append(f"and {len(races) - 3} more")
     return RaceError(
         races[0].message,
-        details=[f"kernel {kernel}", *more],
+        details=[f"kernel {readable_name(kernel)}", *more],
         hint=_HINTS[races[0].missing],
     )

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..memory.arena import Memory
+from ..results.cxx_names import readable_name
 from .faults import cta_of, thread_of
 from .launch import LaunchPlan
 
@@ -54,9 +55,8 @@ def notes_of(
         thread, block = thread_of(plan, overrun.warp, overrun.lane), cta_of(plan, overrun.cta)
         location = site.instruction.location
         source = f", source line {location}" if location is not None else ""
-        object_text = f"{holder.name!r} ({holder.size:,} bytes)" if holder is not None else "an array"
-        notes.append(
-            f"{site.instruction.span}: {site.instruction.opcode}: thread {thread} of block {block} of kernel "
-            f"{program.kernel.name!r}{source}: up to {overrun.farthest:,} bytes past the end of {object_text} [object-end]"
-        )
+        object_text = f"{holder.called} ({holder.size:,} bytes)" if holder is not None else "an array"
+        what = f"up to {overrun.farthest:,} bytes past the end of {object_text} [object-end]"
+        where = f"thread {thread} of block {block} of kernel {readable_name(program.kernel.name)!r}{source}"
+        notes.append(f"{site.instruction.span}: {site.instruction.opcode}: {where}: {what}")
     return tuple(notes)

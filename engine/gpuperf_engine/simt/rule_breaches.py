@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Instruction
+from ..results.cxx_names import readable_name
 from .clusters import BROKEN, peer_of
 from .faults import INSTEAD_OF_ALIGNED, cta_of, executed_by, thread_of
 from .launch import LaunchPlan
@@ -40,7 +41,7 @@ def first_breaches(breaches: Iterable[Breach]) -> tuple[Breach, ...]:
 
 def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
     """A note about a violation, in one line."""
-    item = breach.instruction
+    item, kernel = breach.instruction, readable_name(kernel)
     thread = f"thread {thread_of(plan, breach.warp, breach.lane)} of block {cta_of(plan, breach.cta)}"
     if breach.rule == "aligned-barrier":
         came = executed_by(breach.address & 0xFFFFFFFF, breach.address >> 32 & 0xFFFFFFFF)

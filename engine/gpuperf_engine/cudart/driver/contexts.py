@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
-from threading import get_ident
 
 from ..calls import DRIVER, function
 from ..codes import CudaError, described, driver_name
@@ -151,12 +150,6 @@ def cuDeviceGetProperties(state: State, out: int, device: int) -> None:
 # -- contexts -------------------------------------------------------------------------------------------------------------
 
 
-def _stack(state: State) -> list[int]:
-    """The contexts of the calling thread, the current one last."""
-    stack: list[int] = state.objects.setdefault(("contexts", get_ident()), [])
-    return stack
-
-
 def _primary(state: State) -> int:
     handle: int = state.objects.get("primary") or state.new(Context())
     state.objects["primary"] = handle
@@ -165,7 +158,7 @@ def _primary(state: State) -> int:
 
 def _current(state: State) -> int:
     """The current context, 0 if there is none. The runtime makes the primary context current by itself."""
-    stack = _stack(state)
+    stack = state.contexts
     return stack[-1] if stack else _primary(state) if state.registrations else 0
 
 
@@ -176,7 +169,7 @@ def _write(out: int | None, value: int) -> None:
 
 def _create(state: State, out: int, flags: int) -> None:
     handle = state.new(Context(flags))
-    _stack(state).append(handle)
+    state.contexts.append(handle)
     _write(out, handle)
 
 
@@ -199,7 +192,7 @@ def cuCtxCreate_v4(state: State, out: int, given: int, flags: int, device: int) 
 def cuCtxDestroy(state: State, context: int) -> None:
     state.of(context, Context)
     del state.objects[context]
-    stack = _stack(state)
+    stack = state.contexts
     if stack and stack[-1] == context:
         stack.pop()
 
@@ -211,7 +204,7 @@ def cuCtxGetCurrent(state: State, out: int) -> None:
 
 @function(c_void_p)
 def cuCtxSetCurrent(state: State, context: int | None) -> None:
-    stack = _stack(state)
+    stack = state.contexts
     if stack:
         stack.pop()
     if context:
@@ -222,12 +215,12 @@ def cuCtxSetCurrent(state: State, context: int | None) -> None:
 @function(c_void_p)
 def cuCtxPushCurrent(state: State, context: int) -> None:
     state.of(context, Context)
-    _stack(state).append(context)
+    state.contexts.append(context)
 
 
 @function(c_void_p)
 def cuCtxPopCurrent(state: State, out: int | None) -> None:
-    stack = _stack(state)
+    stack = state.contexts
     if not stack:
         raise CudaError(201, "there is no current context")
     _write(out, stack.pop())

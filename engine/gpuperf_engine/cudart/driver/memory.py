@@ -241,7 +241,8 @@ def _pointer(state: State, out: int, attribute: int, address: int | None) -> boo
     elif attribute in (_RANGE_START, _BUFFER_ID):
         c_ulonglong.from_address(out).value = array.address
     elif attribute == _CONTEXT:
-        c_void_p.from_address(out).value = state.objects.get("primary")
+        known = state.objects.get(("context", array.address)) or state.objects.get("primary")
+        c_void_p.from_address(out).value = known
     else:
         c_uint.from_address(out).value = 0
     return True

@@ -12,6 +12,7 @@ from ...errors import EngineError
 from ..calls import function
 from ..codes import CudaError, code_of
 from ..device_runtime import linked
+from ..events import text_address
 from ..launches import (
     code_versions,
     cudaFuncSetAttribute,
@@ -189,9 +190,7 @@ def cuLibraryGetGlobal(state: State, out: int | None, size: int | None, library:
 
 @function(c_void_p, c_void_p, also=("cuKernelGetName",))
 def cuFuncGetName(state: State, out: int, handle: int) -> None:
-    name = ctypes.create_string_buffer(kernel_of(state, handle).name.encode())
-    state.objects["name", handle] = name
-    c_void_p.from_address(out).value = ctypes.addressof(name)
+    c_void_p.from_address(out).value = text_address(kernel_of(state, handle).name)
 
 
 @function(c_void_p)

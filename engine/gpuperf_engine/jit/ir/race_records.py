@@ -344,9 +344,11 @@ class LineEntry(Record):
 class Window(Record):
     """A cache of a CTA, or of a cluster (at its first CTA): cells for the lines of global memory that it accessed last, or for words
     where the launch checks words, and their rooms. The tag of a cell is the number of the CTA or cluster << 32 | whether the cell is
-    a word << 31 | the number of the line or word."""
+    a word << 31 | the number of the line or word >> 11, as the number of the cell is the rest: so no two lines, and no two words of a
+    byte within 4 TiB, have one tag."""
 
-    LINES = 2048
+    LINES_BITS = 11
+    LINES = 1 << LINES_BITS
     TAGS = Array64(LINES * Line.CELL)
     ROOMS = TAGS + LINES * 8
     BYTES = ROOMS + LINES * LineRoom.BYTES

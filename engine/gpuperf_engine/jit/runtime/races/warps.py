@@ -180,9 +180,9 @@ def race_cell(access: LineAccess, window: Window, start: int) -> Line:
 
 
 def race_tagged(access: LineAccess, start: int) -> int:
-    """The tag of a line or word that the CTA has accessed."""
+    """The tag of a line or word that the CTA has accessed. The lowest bits of its number are those of the cell."""
     words = (access.FLAGS & Race.WORDS != 0) << 31
-    return access.NUMBER << 32 | words | (race_unit(access, start) & 2147483647)
+    return access.NUMBER << 32 | words | (race_unit(access, start) >> Window.LINES_BITS & 2147483647)
 
 
 def race_ordered(context: Context, access: LineAccess) -> int:

@@ -81,10 +81,10 @@ GEOMETRIES = {"2dms", "a2dms"}
 
 
 def is_left_out(row: Row) -> bool:
-    """What has no semantics on purpose: tensor memory as of PTX 9.4 and its shifts, copies to and from other devices, and of textures
+    """What has no semantics on purpose: tensor memory as of PTX 9.4, copies to and from other devices, and of textures
     what goes beyond plain fetches and gathers: depth to compare with, offsets, residency, samplers apart from their texture."""
     if row.name == "tcgen05":
-        return row.available.since >= (9, 4) or row.syntax.startswith("tcgen05.shift")
+        return row.available.since >= (9, 4)
     if row.name == "fabric":
         return not row.syntax.startswith(("fabric.submit", "fabric.wait"))
     if row.name not in ("tex", "tld4"):

@@ -22,8 +22,10 @@ LINES = (
     "tcgen05.mma.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5, 3;",
     "tcgen05.mma.ws.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5;",
     "tcgen05.mma.ws.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5, %x5;",
+    *(f"tcgen05.mma.cta_group::1.kind::{kind}.ashift [%r11], [%r12], %x1, %r16, %p5;" for kind in KINDS),
+    "tcgen05.shift.cta_group::1.down [%r12];",
 )
-MASKED, SCALED, WEIGHTS, ZEROS = 8, 9, 10, 11
+MASKED, SCALED, WEIGHTS, ZEROS, SHIFTED, SHIFT = 8, 9, 10, 11, 12, 16
 DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32}
 #: codes of −2 … 2 in formats of a byte: e4m3, e5m2
 SMALL = {0: {-2: 0xC0, -1: 0xB8, 0: 0, 1: 0x38, 2: 0x40}, 1: {-2: 0xC0, -1: 0xBC, 0: 0, 1: 0x3C, 2: 0x40}}
@@ -320,4 +322,108 @@ def test_interpreter_agrees(
     words = oracle.Buffer(np.ascontiguousarray(tensor).tobytes())
     arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(which)]
     oracle.run(text(LINES[:8]), "k", 1, 128, arguments)
+    np.testing.assert_array_equal(after, np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS))
+
+
+def shifted(rows: NDArray[Any]) -> NDArray[Any]:
+    """What NVIDIA observed on a B200 and compares with there (NVIDIA/cutlass 7107b055, ``1cta_mma_a_from_tmem.py`` in the CuTeDSL
+    examples of tcgen05): row r is row r + 1 afterwards, of each 32 the last one stays."""
+    return np.concatenate([np.concatenate([part[1:], part[31:]]) for part in np.split(rows, len(rows) // 32)])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_product_shifts_the_rows_of_a(backend: str, kind: str) -> None:
+    """D is that of A as it was; then A, and nothing else, is moved."""
+    depth, form, d = DEPTH[kind], {"tf32": 2, "i8": 1}.get(kind, 0), 2 if kind == "i8" else 1
+    a, b = integers(1, 128, depth), integers(2, 16, depth)
+    shared = np.zeros(40960, np.uint8)
+    descriptor = image(coded(kind, form, b), "none", 24576, shared)
+    tensor = np.random.default_rng(4).integers(0, 1 << 32, (128, COLUMNS), dtype=np.uint32)
+    tensor[:, 40:48] = np.ascontiguousarray(coded(kind, form, a)).view(np.uint32)
+    expected = tensor.copy()
+    expected[:, 56:72] = words_of(a @ b.T, d)
+    expected[:, 40:48] = shifted(tensor[:, 40:48])
+    (after,) = run(
+        backend,
+        kernel(),
+        SHIFTED + KINDS.index(kind),
+        shared,
+        tensor,
+        a=40,
+        b=descriptor,
+        d=56,
+        idesc=idesc(128, 16, a=form, b=form, d=d),
+    )
+    np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warp", range(4))
+def test_rows_of_a_warp_are_shifted(backend: str, warp: int) -> None:
+    """31 rows of 32 bytes (manual: "Data Movement Shape", .31x256b), from a lane on that is a multiple of 32."""
+    tensor = np.random.default_rng(4).integers(0, 1 << 32, (128, COLUMNS), dtype=np.uint32)
+    expected = tensor.copy()
+    lanes = slice(32 * warp, 32 * warp + 32)
+    expected[lanes, 21:29] = shifted(tensor[lanes, 21:29])
+    (after,) = run(backend, kernel(), SHIFT, np.zeros(40960, np.uint8), tensor, a=32 * warp << 16 | 21)
+    np.testing.assert_array_equal(after, expected)
+
+
+@cache
+def shift_of_pairs() -> ge.Kernel:
+    lines = (
+        "tcgen05.shift.cta_group::2.down [%r12];",
+        "tcgen05.mma.cta_group::2.kind::f16.ashift [%r11], [%r12], %x1, %r16, %p5;",
+    )
+    return ge.parse(text(lines, pair=True), path="k.ptx")["k"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_are_shifted_in_both_ctas_of_a_pair(backend: str) -> None:
+    tensor = np.random.default_rng(4).integers(0, 1 << 32, (2, 128, COLUMNS), dtype=np.uint32)
+    tensor[:, :, 40:48] = integers(1, 2, 128, 16).astype(np.float16).view(np.uint32)
+    shared = np.zeros((2, 40960), np.uint8)
+    expected = tensor.copy()
+    for rank in range(2):
+        expected[rank, :32, 40:48] = shifted(tensor[rank, :32, 40:48])
+    after = run(backend, shift_of_pairs(), 0, shared, tensor, pair=True, a=40)
+    np.testing.assert_array_equal(after, expected)
+    b = image(np.zeros((16, 16), np.float16), "none", 24576, shared[0])
+    expected = tensor.copy()
+    for rank in range(2):
+        expected[rank, :, 40:48] = shifted(tensor[rank, :, 40:48])
+        expected[rank, :, 56:88] = 0
+    after = run(
+        backend, shift_of_pairs(), 1, shared, tensor, pair=True, a=40, b=b, d=56, idesc=idesc(256, 32)
+    )
+    np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_cannot_be_shifted(backend: str) -> None:
+    tensor, shared = np.zeros((128, COLUMNS), np.uint32), np.zeros(40960, np.uint8)
+    for which, given, message in (
+        (SHIFT, {"a": 16 << 16}, "rows are shifted from lane 16 of tensor memory on"),
+        (SHIFT, {"a": 128 << 16}, "rows are shifted from lane 128 of tensor memory on"),
+        (SHIFT, {"a": 505}, "columns 505 to 512 of tensor memory are not all allocated"),
+        (SHIFTED, {"a": 40, "idesc": idesc(64, 16)}, "says M = 64, and A is shifted"),
+    ):
+        with pytest.raises(ge.TrapError, match=message):
+            run(backend, kernel(), which, shared, tensor, **given)
+
+
+@pytest.mark.parametrize("which", [SHIFTED, SHIFT], ids=["a product", "a shift"])
+def test_shifts_as_an_independent_interpreter_does_them(which: int) -> None:
+    """Uneven values, whose sums are rounded."""
+    random = np.random.default_rng(7)
+    shared, numbers = np.zeros(40960, np.uint8), np.zeros(16, np.uint64)
+    numbers[1] = image(random.standard_normal((16, 16)).astype(np.float16), "none", 24576, shared)
+    numbers[0], numbers[2], numbers[3] = 40, idesc(128, 16), 56
+    tensor = random.standard_normal((128, 2 * COLUMNS)).astype(np.float16).view(np.uint32)
+    given = {"a": 40, "b": int(numbers[1]), "idesc": int(numbers[2]), "d": 56}
+    (after,) = run("llvm", kernel(), which, shared, tensor, **given)
+    words = oracle.Buffer(tensor.tobytes())
+    arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(0)]
+    oracle.run(text([LINES[which]]), "k", 1, 128, arguments)
     np.testing.assert_array_equal(after, np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS))

@@ -37,7 +37,9 @@ WIDTH = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
 @semantics("tcgen05")
 def tensor_memory(b: Builder) -> Step:
     name = b.mods[0]
-    known = {"alloc": alloc, "dealloc": dealloc, "ld": access, "st": access, "mma": product, "commit": commit}
+    known = {
+        "alloc": alloc, "dealloc": dealloc, "ld": access, "st": access, "mma": product, "commit": commit, "shift": shift
+    }  # fmt: skip
     if name in known:
         return known[name](b)
     if name not in ("wait", "fence", "relinquish_alloc_permit"):
@@ -123,6 +125,25 @@ def access(b: Builder) -> Step:
     return step
 
 
+def shift(b: Builder) -> Step:
+    address, line = b.address(0), b.statement.line
+    if "cta_group::2" in b.statement.modifiers:
+        raise b.fail("the oracle shifts no rows of another block")
+
+    def step(t: Thread) -> None:
+        first, column = divmod(address(t) & mask(32), 1 << 16)
+        move_rows(t.cta, line, range(first, first + 31), column)
+
+    return step
+
+
+def move_rows(cta: Cta, line: int, lanes: range, column: int) -> None:
+    """Each of these lanes gets 32 bytes of the next one (NVIDIA/cutlass 7107b055, ``1cta_mma_a_from_tmem.py``)."""
+    for lane in lanes:
+        for further in range(column, column + 8):
+            cta.words[cell(cta, line, lane, further)] = cta.words.get((lane + 1, further), 0)
+
+
 def byte_of(descriptor: int, line: int, k: int, bits: int, across: bool) -> int:
     """Where an element of a matrix begins in shared memory."""
     start, leading, stride = ((descriptor >> at & mask(14)) << 4 for at in (0, 16, 32))
@@ -193,5 +214,7 @@ def product(b: Builder) -> Step:
         starts = [[t.cta.words.get(at, 0) & mask(wide) if kept else 0 for at in row] for row in places]
         for row, sums in zip(places, add(starts, a, turned), strict=True):
             t.cta.words.update(zip(row, sums, strict=True))
+        for warp in range(4) if b.has("ashift") else ():
+            move_rows(t.cta, line, range(32 * warp, 32 * warp + 31), a_at(t) & mask(16))
 
     return step

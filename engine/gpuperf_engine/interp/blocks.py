@@ -28,6 +28,7 @@ from ..isa.effects import (
     TENSOR_MAP,
     TENSOR_ORDER,
     TENSOR_PRODUCT,
+    TENSOR_SHIFT,
     TEXTURE,
     TRAP,
     WARPGROUP_COMMIT,
@@ -64,7 +65,7 @@ from .operands import (
 from .stack import StackStep
 from .tensor import ReplaceStep, TensorStep
 from .tensor_products import TensorProduct
-from .tensor_steps import AllocStep, FreeStep, TensorCopy
+from .tensor_steps import AllocStep, FreeStep, TensorCopy, TensorShift
 from .values import LaneValue
 from .warpgroup import CommitStep, GroupFence, GroupWait
 
@@ -198,6 +199,7 @@ handles(WARPGROUP_WAIT)(GroupWait)
 handles(TENSOR_ALLOC)(AllocStep)
 handles(TENSOR_FREE)(FreeStep)
 handles(TENSOR_COPY)(TensorCopy)
+handles(TENSOR_SHIFT)(TensorShift)
 handles(TENSOR_PRODUCT)(TensorProduct)
 handles(STACK)(StackStep)
 handles(TEXTURE, SURFACE, IMAGE_QUERY)(ImageStep)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import Unsupported
 from ..flow.operands import matched
 from ..isa.formats import FORMATS, decode, scale
 from ..isa.primitives import Value
@@ -26,7 +25,7 @@ from ..isa.tensor_layouts import (
     work_type,
     zeros_problem,
 )
-from ..isa.tensor_memory import BYTE_TYPES, WORK, Tensor, TensorProblem, begin, finish, how_of, refused
+from ..isa.tensor_memory import BYTE_TYPES, WORK, Tensor, TensorProblem, begin, finish, how_of
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Vector
 from .operands import Guarded, Prepare, every_lane, lane_value, reader
@@ -40,6 +39,7 @@ from .tensor_steps import (
     operand_reader,
     peers_of,
     row_lane,
+    shift_rows,
 )
 from .values import Lanes, LaneValue
 
@@ -57,8 +57,6 @@ class TensorProduct:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands = {slot.name: operand for slot, operand in matched(instruction)}
-        if reason := refused(instruction.opcode):
-            raise Unsupported(reason, span=instruction.span)
         self.instruction = instruction
         self.how = how_of(instruction.opcode) | Tensor.A_TENSOR * isinstance(operands["a"], Address)
         kinds = {"a": _U64, "b": _U64, "zeros": _U64, "enable": _PRED}
@@ -179,6 +177,8 @@ class _Multiplication:
             total = _add_up(total, numbers, right[part * own : (part + 1) * own], mask_of_stored)
             words = self._finish(total)
             d[:, lanes[chosen]] = words[:, chosen]
+        if self.how & Tensor.SHIFTED:
+            shift_rows(cta, given["a"] & 0xFFFF, slice(0, Tensor.LANES))
 
     @property
     def _result(self) -> int:

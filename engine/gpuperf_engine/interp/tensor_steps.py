@@ -28,12 +28,14 @@ __all__ = [
     "FreeStep",
     "Matrices",
     "TensorCopy",
+    "TensorShift",
     "count_request",
     "metadata_bit",
     "metadata_row",
     "operand_reader",
     "peers_of",
     "row_lane",
+    "shift_rows",
 ]
 
 Bytes = npt.NDArray[np.uint8]
@@ -256,6 +258,43 @@ def _fields(descriptor: int) -> tuple[int, int, int, int, int]:
     return start, leading, stride, descriptor >> 49 & 7, descriptor >> 61
 
 
+def shift_rows(cta: LanesCta, column: int, lanes: slice) -> None:
+    """Give each lane the row of the next one, except the last of each 32, in the columns of a shift."""
+    columns = cta.tensor.words[column : column + Tensor.SHIFTED_COLUMNS, lanes]
+    moved = np.roll(columns, -1, axis=1)
+    moved[:, 31::32] = columns[:, 31::32]
+    columns[:] = moved
+
+
+class TensorShift:
+    """``tcgen05.shift``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
+        self.pair = instruction.form.modifier("group") == "cta_group::2"
+        self.addresses = operand_reader(to, operands["taddr"], _U32)
+        self.guarded = Guarded(to, instruction)
+
+    def __call__(self, warp: ReferenceWarp) -> None:
+        _, active = self.guarded(warp)
+        addresses = every_lane(self.addresses(warp)).tolist()
+        # each active lane, usually one, shifts a matrix of its own
+        for lane in np.flatnonzero(active).tolist():
+            row = addresses[lane] >> 16
+            for cta in own_first(warp, self.instruction, lane, self.pair):
+                if row % 32 or row >= Tensor.LANES:
+                    refuse(warp, self.instruction, lane, TensorProblem.SHIFT_LANE, row, 0)
+                column = require(warp, cta, self.instruction, lane, addresses[lane], Tensor.SHIFTED_COLUMNS)
+                shift_rows(cta, column, slice(row, row + 32))
+
+
+def own_first(warp: ReferenceWarp, instruction: Instruction, lane: int, pair: bool) -> list[LanesCta]:
+    """The CTA of a warp, and the other one of the pair if ``pair``."""
+    both = peers_of(warp, instruction, lane, True, 0) if pair else ()
+    return [warp.cta, *(item for item in both if item is not warp.cta)]
+
+
 class TensorCopy:
     """``tcgen05.cp``."""
 
@@ -279,12 +318,7 @@ class TensorCopy:
         )
         # each active lane, usually one, copies a matrix of its own
         for lane in np.flatnonzero(active).tolist():
-            own = [warp.cta]
-            if self.pair:
-                own += [
-                    item for item in peers_of(warp, self.instruction, lane, True, 0) if item is not warp.cta
-                ]
-            for cta in own:
+            for cta in own_first(warp, self.instruction, lane, self.pair):
                 self._copy(warp, cta, lane, addresses[lane], descriptors[lane])
 
     def _copy(self, warp: ReferenceWarp, cta: LanesCta, lane: int, address: int, descriptor: int) -> None:

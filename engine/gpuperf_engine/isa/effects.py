@@ -239,6 +239,11 @@ TENSOR_PRODUCT = Effect(
     description="multiplies matrices in shared and tensor memory (tcgen05.mma)",
     reads=True, writes=True, tensor=True, site="load",
 )  # fmt: skip
+TENSOR_SHIFT = Effect(
+    name="tensor_shift",
+    description="moves the rows of a matrix in tensor memory (tcgen05.shift)",
+    reads=True, writes=True, tensor=True,
+)  # fmt: skip
 TENSOR_ORDER = Effect(
     name="tensor_order",
     description="orders accesses of tensor memory (tcgen05.wait, tcgen05.fence)",

@@ -182,6 +182,8 @@ def product_problem(how: int, idesc: int) -> int:
         wrong = rows != 64 << pair and rows != 128 << pair
         if wrong or (kind >= 4 and rows == 64):
             return TensorProblem.ROWS
+        if how & Tensor.SHIFTED and rows == 64:
+            return TensorProblem.SHIFTED_ROWS
         step = 8
         if pair:
             step = 32

@@ -28,7 +28,6 @@ __all__ = [
     "how_of",
     "packed_bits",
     "reduced",
-    "refused",
 ]
 
 
@@ -60,6 +59,9 @@ class Tensor:
     SPARSE = 16
     WEIGHTS = 32
     PAIR = 64
+    SHIFTED = 128
+    #: columns whose rows a shift moves: those of A of one product, 32 bytes
+    SHIFTED_COLUMNS = 8
     SCALES = 8
     SCALE = 12
     # storage of elements, for ``jit.runtime.tensor.products``: f16, bf16, tf32, a byte each, four bits each
@@ -135,13 +137,6 @@ def packed_bits(modifiers: Mapping[str, object]) -> int:
     return {"b6": 6, "b4": 4}.get(source[:2], 8)
 
 
-def refused(opcode: str) -> str:
-    """Why a product cannot be run; ``""`` if it can."""
-    if "ashift" in opcode.split("."):
-        return f"{opcode}: .ashift is known and counted, but cannot be run yet"
-    return ""
-
-
 def reduced(modifiers: Mapping[str, object], values: Sequence[Value]) -> Value:
     """The smallest or largest value that a lane loads."""
     combine = minimum if modifiers["op"] == "min" else maximum
@@ -162,7 +157,11 @@ def how_of(opcode: str) -> int:
         Tensor.MXF4NVF4: 4 if {"block16", "scale_vec::4X"} & {*words} else 2,
     }.get(kind, 0)
     how = kind | scales << Tensor.SCALES
-    how |= Tensor.SPARSE * ("sp" in words) | Tensor.WEIGHTS * ("ws" in words)
+    how |= (
+        Tensor.SPARSE * ("sp" in words)
+        | Tensor.WEIGHTS * ("ws" in words)
+        | Tensor.SHIFTED * ("ashift" in words)
+    )
     return how | Tensor.PAIR * ("cta_group::2" in words)
 
 
@@ -208,6 +207,8 @@ class TensorProblem:
     DEPTH = 80
     DESTINATION = 81
     ZEROS = 82
+    SHIFTED_ROWS = 83
+    SHIFT_LANE = 84
 
 
 _PROBLEMS: dict[int, tuple[str, str]] = {
@@ -283,6 +284,14 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     TensorProblem.ZEROS: (
         "the zero-column mask descriptor {amount:#018x} shifts columns, skips more than its first span, or sets reserved bits",
         "accepted: bits 36-38 and 56-63 are 0, and start counts (bits 0-31) are at most the span field that the mask begins with",
+    ),
+    TensorProblem.SHIFTED_ROWS: (
+        "the instruction descriptor {amount:#010x} says M = {word}, and A is shifted",
+        "accepted with .ashift: M = 128 and 256",
+    ),
+    TensorProblem.SHIFT_LANE: (
+        "rows are shifted from lane {word} of tensor memory on",
+        "accepted: lanes 0, 32, 64 and 96, those of a warp",
     ),
 }  # fmt: skip
 

@@ -77,7 +77,14 @@ SCRIPTS = {
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
     "simulator": ("sm_run", "sm_stream", "sm_copied"),
-    "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
+    "tensor_memory": (
+        "tensor_place",
+        "tensor_alloc",
+        "tensor_free",
+        "tensor_copy",
+        "tensor_shift",
+        "tensor_multiply",
+    ),
 }
 _IMPORTS = {
     "paths": ("breach", "race_cluster", "race_complete_cluster", "races_settle"),

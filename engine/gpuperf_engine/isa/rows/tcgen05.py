@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (manual: tcgen05.*).
 
 Descriptors specify the factors; results are in tensor memory, the space ``tmem`` here (see ``isa.tensor_memory``). Not run: additions
-of PTX 9.4; ``.ashift`` and ``tcgen05.shift``, for which the manual only says "down"; shifts of columns with ``.ws``.
+of PTX 9.4; shifts of columns with ``.ws``.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ for _format, _source in (("", ""), (".b8x16.source", "b6x16_p32 b4x16_p64")):
     )
 declare(
     "tcgen05.shift.group.down [taddr]:tmem",
-    "Moves the rows of a matrix in tensor memory down by one.",
-    **{**GROUPS, "only": SINGLE},
+    "Moves the rows of a matrix of 32 lanes and 8 columns in tensor memory by one lane, the last row excepted.",
+    **{**GROUPS, "only": SINGLE, "effect": effects.TENSOR_SHIFT},
 )
 _COMMITTED = "Arrives at an mbarrier when the tcgen05 operations of this thread so far are done."
 for _read, _options, _text in (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import Unsupported
 from ...flow.operands import matched
 from ...isa.effects import (
     TENSOR_ALLOC,
@@ -17,6 +16,7 @@ from ...isa.effects import (
     TENSOR_LOAD,
     TENSOR_ORDER,
     TENSOR_PRODUCT,
+    TENSOR_SHIFT,
     TENSOR_STORE,
 )
 from ...isa.tensor_memory import (
@@ -28,7 +28,6 @@ from ...isa.tensor_memory import (
     how_of,
     packed_bits,
     reduced,
-    refused,
 )
 from ...isa.types import scalar_type
 from ...ptx.syntax import Address, Immediate, Instruction, Operand, Vector
@@ -272,12 +271,25 @@ def write_copy(to: BlockWriter, instruction: Instruction) -> None:
     to.faulting = True
 
 
+@handles(TENSOR_SHIFT)
+def write_shift(to: BlockWriter, instruction: Instruction) -> None:
+    """``tcgen05.shift``."""
+    writer = to.writer
+    mask = to.effective_mask(to.guard(instruction))
+    addresses = writer.at("%vals", 0)
+    writer.store(_address(to, _operands(instruction)["taddr"]).vector(), addresses, 64)
+    writer.call(
+        "tensor_shift", "i64", *_numbers(to, "%ctx", "%cta"), ("i64", str(to.place_of(instruction))),
+        ("i64", writer.zext(mask, "i64")), *_numbers(to, addresses),
+        ("i64", str(int(instruction.form.modifier("group") == "cta_group::2"))),
+    )  # fmt: skip
+    to.faulting = True
+
+
 @handles(TENSOR_PRODUCT)
 def write_product(to: BlockWriter, instruction: Instruction) -> None:
     """``tcgen05.mma``."""
     writer, operands = to.writer, _operands(instruction)
-    if reason := refused(instruction.opcode):
-        raise Unsupported(reason, span=instruction.span)
     mask = to.effective_mask(to.guard(instruction))
     site = _count(to, instruction, mask)
     how = how_of(instruction.opcode)

@@ -139,6 +139,51 @@ def copy_one(
     return 1
 
 
+def shift_rows(cta: Cta, column: int, first: int, last: int) -> int:
+    """Give each lane from ``first`` up to ``last`` the row of the next one, except the last of each 32, in the columns of a shift."""
+    end = column + Tensor.SHIFTED_COLUMNS
+    while column < end:
+        lane = first
+        place = cta.TENSOR + column * Tensor.COLUMN_BYTES
+        while lane < last:
+            if lane & 31 != 31:
+                store32(place + 4 * lane, load32(place + 4 * lane + 4))
+            lane += 1
+        column += 1
+    return 1
+
+
+def shift_one(context: Context, cta: Cta, site: int, lane: int, address: int) -> int:
+    """One shift in the tensor memory of one CTA."""
+    row = address >> 16
+    column = address & 65535
+    if row & 31 or not unsigned_less(row, Tensor.LANES):
+        return refuse_mbarrier(context, site, lane, address, TensorProblem.SHIFT_LANE, row, 0)
+    if has_columns(cta, column, Tensor.SHIFTED_COLUMNS) == 0:
+        return refuse_mbarrier(
+            context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, Tensor.SHIFTED_COLUMNS
+        )
+    return shift_rows(cta, column, row, row + 32)
+
+
+def tensor_shift(context: Context, cta: Cta, site: int, mask: int, addresses: int, pair: int) -> int:
+    """Execute ``tcgen05.shift``, lane after lane; ``pair``: in both CTAs of the pair."""
+    other = Cta(0)
+    if pair:
+        other = peer_of(cta)
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        address = load64(addresses + 8 * lane)
+        if pair and other == 0:
+            return refuse_mbarrier(context, site, lane, address, TensorProblem.PAIR, 0, 0)
+        if shift_one(context, cta, site, lane, address) == 0:
+            return 0
+        if pair and shift_one(context, other, site, lane, address) == 0:
+            return 0
+    return 1
+
+
 def tensor_copy(
     context: Context,
     cta: Cta,

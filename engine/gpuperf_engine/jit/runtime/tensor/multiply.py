@@ -25,7 +25,7 @@ from ...ir.tensor_records import TensorWork
 from ..intrinsics import call, load64, store64, trailing_zeros
 from ..mbarrier import refuse_mbarrier
 from .matrices import expand, fetch, fetch_tensor, has_columns, put_codes
-from .memory import peer_of
+from .memory import peer_of, shift_rows
 
 
 def put_numbers(
@@ -226,6 +226,8 @@ def multiply_in(
         work.RIGHT = work + TensorWork.NUMBERS_B + part * columns * work.RIGHT_STEP
         call(sums, work, work, work)
         part += 1
+    if how & Tensor.SHIFTED:
+        shift_rows(owner, a & 65535, 0, Tensor.LANES)
     return 1
 
 

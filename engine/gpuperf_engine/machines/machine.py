@@ -75,6 +75,8 @@ class Machine:
     l2_partitions: int
     l2_bandwidth: float
     l2_sm_bandwidth: float
+    #: Sectors per clock that stores can write in part; ``None``: unknown.
+    l2_partial_rate: float | None
     #: The instruction cache of an SM (Nsight Compute's ICC); ``None``: unknown.
     icc_bytes: int | None
     icc_ways: int | None
@@ -85,6 +87,8 @@ class Machine:
     gcc_bandwidth: float | None
     atomic_rate: float
     atomic_lanes: int
+    #: Turns of atomics per clock in an aligned KiB of memory; ``None``: unknown.
+    atomic_turns: float | None
     #: GiB, which data sheets call GB, of which a GPU keeps some for itself; ``None``: not known
     dram_size: int | None
     dram_bandwidth: float

@@ -88,6 +88,9 @@ QUANTITIES = (
     QuantityRule("cache", "l2_partitions", "l2_partitions", "partitions"),
     QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),
     QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
+    QuantityRule(
+        "cache", "l2_partial_rate", "l2_partial_rate", "sectors/clk", whole=False, minimum=0.01, needed=False
+    ),
     QuantityRule("cache", "icc", "icc_bytes", "B", minimum=128, needed=False),
     QuantityRule("cache", "icc_ways", "icc_ways", "lines/set", needed=False),
     QuantityRule("cache", "icc_prefetch", "icc_prefetch", "lines", minimum=0, needed=False),
@@ -100,6 +103,9 @@ QUANTITIES = (
     ),
     QuantityRule("atomics", "rate", "atomic_rate", "operations/clk/address", whole=False, minimum=0.001),
     QuantityRule("atomics", "lanes", "atomic_lanes", "lanes/operation"),
+    QuantityRule(
+        "atomics", "turns", "atomic_turns", "turns/clk/KiB", whole=False, minimum=0.001, needed=False
+    ),
     QuantityRule("dram", "size", "dram_size", "GiB", needed=False),
     QuantityRule("dram", "bandwidth", "dram_bandwidth", "GB/s", whole=False),
     QuantityRule("dram", "sustained_one_way", "dram_sustained_one_way", "GB/s", whole=False),

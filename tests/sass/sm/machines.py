@@ -96,9 +96,12 @@ def run(
     behind: float = 0.0,
     row_rate: float = 0.0,
     apart: int = 1,
+    partial_rate: float = 0.0,
+    filled: int = 0,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
-    ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory."""
+    ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory; ``filled``: sectors (bits) of each line
+    that are written in part."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -106,11 +109,15 @@ def run(
     firsts = np.cumsum([0, *map(len, parts[:-1])])
     starts = (int(stream.ctypes.data) + 4 * firsts).astype(np.int64)
     every = np.full(lines, 15, np.uint8)
-    only = Class(stream, starts, np.zeros(lines, np.uint8), apart * np.arange(lines, dtype=np.int64), every)
+    full = np.full(lines, END, np.uint32)
+    only = Class(
+        stream, starts, np.zeros(lines, np.uint8), apart * np.arange(lines, dtype=np.int64), every, full
+    )
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
     memory = Memory(
-        l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,), row_rate=row_rate, rows=(1.0,)
-    )
+        l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,), row_rate=row_rate, rows=(1.0,),
+        partial_rate=partial_rate, filled=(np.full(max(1, lines), filled, np.uint8),),
+    )  # fmt: skip
     operations = Operations(graph, numbers)
     operations.change(changed or {})
     return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps), window)
@@ -181,7 +188,9 @@ def run_roles(
         stream = np.concatenate(parts)
         starts = int(stream.ctypes.data) + 4 * np.cumsum([0, *map(len, parts[:-1])])
         none = np.zeros(0, np.uint8)
-        classes.append(Class(stream, starts.astype(np.int64), none, np.zeros(0, np.int64), none))
+        classes.append(
+            Class(stream, starts.astype(np.int64), none, np.zeros(0, np.int64), none, none.astype(np.uint32))
+        )
     every = Classes(tuple(classes), (), {}, (ctas, 1, 1), cluster=len(classes))
     memory = Memory(1, l2_rate, dram_rate, (), tuple(kind.distinct for kind in kinds))
     copies = Copies(kinds, mbarriers)

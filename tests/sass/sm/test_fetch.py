@@ -127,7 +127,7 @@ def _loop(kib: int, warps: int) -> Simulated:
     stream = np.array(block * 4, np.uint32)
     starts = (int(stream.ctypes.data) + 4 * len(block) * np.arange(4)).astype(np.int64)
     none = np.zeros(0, np.uint8)
-    only = Class(stream, starts, none, np.zeros(0, np.int64), none)
+    only = Class(stream, starts, none, np.zeros(0, np.int64), none, none.astype(np.uint32))
     ctas = warps // 4
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
     memory = Memory(1 << 10, 64.0, 8.0, (1.0,))

@@ -121,7 +121,16 @@ class Streams:
             starts = int(stream.ctypes.data) + 4 * np.cumsum([0, *map(len, parts[:-1])])
             groups = np.array([self.random.randrange(2) for _ in range(self.lines)], np.uint8)
             lines, sectors = np.arange(self.lines, dtype=np.int64), np.full(self.lines, 15, np.uint8)
-            found.append(Class(stream, starts.astype(np.int64), groups, lines, sectors))
+            found.append(
+                Class(
+                    stream,
+                    starts.astype(np.int64),
+                    groups,
+                    lines,
+                    sectors,
+                    np.full(len(lines), END, np.uint32),
+                )
+            )
         group = Group("global", False, (0, 0, 0))
         return Classes(tuple(found), (group, group), {}, (1, 1, 1), cluster=self.cluster)
 
@@ -177,7 +186,8 @@ def test_code_that_ends_without_exit_ends(last: str, warps: int) -> None:
 def test_warps_that_execute_nothing_are_refused() -> None:
     stream = np.array([0, END, END], np.uint32)
     starts = int(stream.ctypes.data) + 4 * np.array([0, 2], np.int64)
-    only = Class(stream, starts, np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+    none = np.zeros(0, np.uint8)
+    only = Class(stream, starts, none, np.zeros(0, np.int64), none, none.astype(np.uint32))
     graph = build_graph(Listing((Decoded(".text.k", "k", 0, "EXIT", 0, 0),), {"k": 0}, frozenset()), "k")
     with pytest.raises(NotRun, match="execute nothing"):
         simulate(

@@ -50,7 +50,14 @@ def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:
 @pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (3, 4, 1), (7, 2, 5)])
 def test_the_part_of_each_class_is_that_of_its_ctas(grid: tuple[int, int, int]) -> None:
     none = np.zeros(0, np.uint8)
-    one = Class(np.zeros(1, np.uint32), np.zeros(1, np.int64), none, np.zeros(0, np.int64), none)
+    one = Class(
+        np.zeros(1, np.uint32),
+        np.zeros(1, np.int64),
+        none,
+        np.zeros(0, np.int64),
+        none,
+        none.astype(np.uint32),
+    )
     of_place = {(x, y, z): min(x, y, z) for x in range(3) for y in range(3) for z in range(3)}
     classes = Classes((one,) * 3, (), of_place, grid)
     every = classes.on_sm(int(np.prod(grid)), 1, int(np.prod(grid)))

@@ -124,7 +124,7 @@ class Op(Record):
     its pipe, ``YIELDS`` if another warp is preferred next. ``LINE``: the number of its line of code, from 1 on, if a line or a block
     begins with it; 0 elsewhere, and if fetches are not simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of
     the LSU; ``LINES`` that its accesses touched, from ``LANES``; ``AGAIN``, sectors that a CTA had touched and that
-    are no longer in L1; ``STALLS``, what its warps waited for."""
+    are no longer in L1; ``TURNS`` of L2 beyond one for each sector (``runtime.sm.trace``); ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -148,7 +148,8 @@ class Op(Record):
     LINES = U64(64)
     LANES = U64(72)
     AGAIN = U64(80)
-    BYTES = 88
+    TURNS = U64(88)
+    BYTES = 96
 
 
 class Code(Record):
@@ -295,13 +296,15 @@ class Warp(Record):
 
 class Program(Record):
     """What the CTAs of a class execute: the addresses of the ``STREAMS`` of their warps, how many ``LINES`` they touch, and the group
-    of each (bytes at ``GROUPS``); at ``ROWS`` the number of the first line in the same row of DRAM (32 bits each)."""
+    of each (bytes at ``GROUPS``); at ``ROWS`` the number of the first line in the same row of DRAM (32 bits each); at ``FILLED`` the
+    sectors that stores write only in part (8 bits each)."""
 
     STREAMS = U64(0)
     LINES = U64(8)
     GROUPS = U64(16)
     ROWS = U64(24)
-    BYTES = 32
+    FILLED = U64(32)
+    BYTES = 40
 
 
 class Slot(Record):
@@ -460,14 +463,17 @@ class Sm(Record):
     COMMON = Array64(_CODE + 152)
     # by sub-partition: 1 if the last instruction yields
     YIELDED = Array64(_CODE + 152 + 8 * _PIPES)
-    BYTES = _CODE + 152 + 8 * _PIPES + 8 * SUB_CORES
+    # clocks (1/256) for which a sector that is written in part occupies L2 longer than others
+    PARTIAL_COST = U64(_CODE + 152 + 8 * _PIPES + 8 * SUB_CORES)
+    BYTES = _CODE + 160 + 8 * _PIPES + 8 * SUB_CORES
 
 
 class Stream(Record):
     """What a warp recorded, and its translation. ``COUNT`` words of 32 bits from ``WORDS`` on; ``FIRST_SITE``: by number of a block,
     the first of its sites in ``SITES``; ``OUT``: the stream; ``TABLE``: the ``UNIQUE`` lines that the CTA touches, ``MASK`` + 1 cells
-    of 16 bytes; ``SECTORS``: by number of a line, its touched sectors. ``MBARRIERS``: the words of shared memory that are mbarriers,
-    ``COPIES``: kinds of copies (``Copy``), in the order of their first use in all streams."""
+    of 16 bytes; ``SECTORS``: by number of a line, its touched sectors; ``WRITTEN``: its words that stores write
+    (32 bits). ``MBARRIERS``: the words of shared memory that are mbarriers, ``COPIES``: kinds of copies (``Copy``), in the order of
+    their first use in all streams."""
 
     WORDS = U64(0)
     COUNT = U64(8)
@@ -486,4 +492,5 @@ class Stream(Record):
     COPIES = U64(112)
     COPY_COUNT = U64(120)
     SECTORS = U64(128)
-    BYTES = 136
+    WRITTEN = U64(136)
+    BYTES = 144

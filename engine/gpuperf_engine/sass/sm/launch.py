@@ -26,6 +26,7 @@ from .operations import Operations, unit_of
 from .settings import FIRST_CTAS, MOST_INSTRUCTIONS, MOST_INSTRUCTIONS_AGAIN, MOST_WAVES, START_INSTRUCTIONS
 from .sharing import Group, Reuse, reuse_of, rows_of
 from .simulate import Memory, Simulated, simulate
+from .stores import atomic_turns, filled_of, partly_written
 from .streams import Classes, classes_of
 from .waits import Wait, caused_by, waits_of
 from .window import Window, window_of
@@ -289,7 +290,7 @@ class Traced:
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
             l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind),
-            numbers.row_rate * part, tuple(rows),
+            numbers.row_rate * part, tuple(rows), numbers.partial_rate * part, filled_of(classes, plan.ctas, found),
         )  # fmt: skip
 
     def _rows(
@@ -343,15 +344,23 @@ class Traced:
         self, operations: Operations, numbers: SmNumbers, memory: Memory, seen: Simulated, times: float
     ) -> dict[str, float]:
         """Cycles that each resource needs for all CTAs of the SM; ``times``: the ratio of all CTAs to those simulated."""
+        classes = self.classes
         bounds = {"issue": seen.instructions / (numbers.parts * numbers.issue_rate)}
         bounds |= {unit: clocks / numbers.parts for unit, clocks in operations.occupied(seen.issued).items()}
         bounds |= {
             "lsu": float(seen.lsu_clocks),
             **_parts_of_lsu(operations, seen),
             "fetch": float(seen.fetch_clocks),
-            "l2": seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
+            "l2": max(
+                seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
+                seen.l2_sectors * _SECTOR / memory.l2_rate
+                + partly_written(operations, seen) * memory.partial_clocks,
+            ),
             "dram": max(seen.dram_sectors * _SECTOR / memory.dram_rate, seen.row_clocks),
         }
+        if numbers.atomic_turns and classes.atomics:
+            turns = atomic_turns(classes, self.record.plan, seen.turns, self._room)
+            bounds["atomics"] = turns / numbers.atomic_turns / self._part(numbers)
         bounds = {name: clocks * times for name, clocks in bounds.items()}
         return bounds | {"dispatch": self.record.plan.ctas / numbers.cta_rate}
 

@@ -52,7 +52,9 @@ class SmNumbers:
     stores) or ``mixed``, which applies in full if the smaller direction has at least the share ``fully_mixed`` of the bytes;
     ``cta_rate``: CTAs started per clock. ``turnaround``: clocks between the end of a CTA and the start of the next; ``l2_kept``: the
     largest footprint in bytes that L2 holds completely until it is used again; ``l2_lost``: the footprint from which on nothing is
-    left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open.
+    left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open;
+    ``partial_rate``: sectors per clock that stores can write in part, and ``atomic_turns``: turns of atomics per clock in an aligned
+    KiB of memory (``jit.runtime.sm.trace``), 0 if unknown.
     """
 
     architecture: int
@@ -81,3 +83,5 @@ class SmNumbers:
     code: CodeCaches | None = None
     row_rate: float = 0.0
     row_open: int = 0
+    partial_rate: float = 0.0
+    atomic_turns: float = 0.0

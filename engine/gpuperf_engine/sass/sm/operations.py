@@ -141,7 +141,7 @@ class Operations:
         """Clears the counters of a run."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         rows[:, Op.ISSUED : Op.STALLS + 8] = 0
-        rows[:, Op.LINES : Op.AGAIN + 8] = 0
+        rows[:, Op.LINES : Op.TURNS + 8] = 0
 
     @property
     def has_barrier(self) -> bool:

@@ -50,7 +50,8 @@ class Memory:
     by group, the share (0 to 1) of first touches that comes from DRAM; ``copied``: by kind of copies, the share of their bytes that
     does; ``behind``: by group, the share of the other first touches that waits for a DRAM access of another SM. ``mixed``: from 0,
     where DRAM is only read or only written, to 1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no known limit);
-    ``rows``: by group, the share of its rows that the SM opens itself."""
+    ``rows``: by group, the share of its rows that the SM opens itself. ``partial_rate``: sectors per clock that stores of the SM can
+    write in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them."""
 
     l1_lines: int
     l2_rate: float
@@ -61,6 +62,13 @@ class Memory:
     behind: tuple[float, ...] = ()
     row_rate: float = 0.0
     rows: tuple[float, ...] = ()
+    partial_rate: float = 0.0
+    filled: tuple[NDArray[np.uint8], ...] = ()
+
+    @property
+    def partial_clocks(self) -> float:
+        """Clocks for which a sector that a store writes in part occupies L2 longer than others."""
+        return max(0.0, 1.0 / self.partial_rate - _SECTOR / self.l2_rate) if self.partial_rate else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,7 @@ class Simulated:
     lines: NDArray[np.uint64]
     lanes: NDArray[np.uint64]
     again: NDArray[np.uint64]
+    turns: NDArray[np.uint64]
     stalls: Stalls
     l2_sectors: int
     dram_sectors: int
@@ -124,7 +133,8 @@ def simulate(
     _check(numbers)
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
-    programs, most = _programs(classes), max(1, *(len(item.lines) for item in classes.classes))
+    filled = memory.filled or [np.zeros(max(1, len(item.lines)), np.uint8) for item in classes.classes]
+    programs, most = _programs(classes, filled), max(1, *(len(item.lines) for item in classes.classes))
     shares = _shares(memory)
     kinds = copies.records(memory.copied)
     stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
@@ -178,16 +188,22 @@ def _set(sm: NDArray[np.uint64], fields: Mapping[int, int]) -> None:
         sm[field // 8] = int(value)
 
 
-def _programs(classes: Classes) -> NDArray[np.uint64]:
-    """``sm_records.Program`` of each class."""
+def _programs(classes: Classes, filled: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
+    """``sm_records.Program`` of each class; ``filled``: by class, the sectors of each line that DRAM reads before it writes them."""
     for item in classes.classes:
         firsts = (item.starts - int(item.stream.ctypes.data)) // item.stream.itemsize
         if (item.stream[firsts] == END).any():
             raise NotRun("some of its warps execute nothing")
     programs = np.array(
         [
-            [item.starts.ctypes.data, len(item.lines), item.groups.ctypes.data, item.rows.ctypes.data]
-            for item in classes.classes
+            [
+                item.starts.ctypes.data,
+                len(item.lines),
+                item.groups.ctypes.data,
+                item.rows.ctypes.data,
+                part.ctypes.data,
+            ]
+            for item, part in zip(classes.classes, filled)
         ],
         np.uint64,
     )
@@ -235,6 +251,7 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.DRAM_COST: cost(memory.dram_rate),
         Sm.ROW_COST: round((1 << FRACTION) / memory.row_rate) if memory.row_rate else 0,
         Sm.ROW_OPEN: numbers.row_open,
+        Sm.PARTIAL_COST: round(memory.partial_clocks * (1 << FRACTION)),
         Sm.MIXED: round(256 * memory.mixed),
         Sm.L1_LINES: max(1, memory.l1_lines),
     }
@@ -301,6 +318,7 @@ def _simulated(
         lines=counted(Op.LINES),
         lanes=counted(Op.LANES),
         again=counted(Op.AGAIN),
+        turns=counted(Op.TURNS),
         stalls=stalls,
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),

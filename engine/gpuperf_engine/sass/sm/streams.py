@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ...jit.ir.sm_records import Stream
 from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
-from ..run.needed import LOADS
+from ..run.needed import LOADS, STORES
 from ..run.tracing import OFF, Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
@@ -40,6 +41,9 @@ _MOST_LINES = 128
 _FIRST_CELLS = 1 << 16
 #: Flag of a site: its data bypass L1 (PTX, ``cp.async.cg``).
 _PAST_L1 = 128
+#: Flag of a site: it stores.
+_STORE = 32
+_ATOMICS = ("ATOM", "RED")
 #: Flag of a site: registers are packed only if all lanes load the same. NVIDIA states for 7.0 to 7.5 that they are if neighbours do
 #: (docs/metrics.md).
 _ALONE, _NOT_PACKED = 64, 80
@@ -49,20 +53,37 @@ Place = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Class:
     """CTAs that execute the same. ``stream``: of their warps, which begin at the addresses ``starts``; for each line that a CTA
-    touches ``groups``: the number of its group; ``lines``: the line; ``sectors``: a bit for each touched sector; ``rows``: the index
-    of the first line in the same DRAM row."""
+    touches ``groups``: the number of its group; ``lines``: the line; ``sectors``: a bit for each touched sector; ``written``: a bit
+    for each word that stores, but not atomics, write; ``rows``: the index of the first line in the same DRAM row."""
 
     stream: NDArray[np.uint32]
     starts: NDArray[np.int64]
     groups: NDArray[np.uint8]
     lines: NDArray[np.int64]
     sectors: NDArray[np.uint8]
+    written: NDArray[np.uint32]
     rows: NDArray[np.uint32] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         keys = np.stack([self.groups.astype(np.int64), self.lines // (ROW // _LINE)])
         _, firsts, of_line = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         object.__setattr__(self, "rows", firsts.astype(np.uint32)[of_line.reshape(-1)])
+
+    def filled(self, groups: Sequence[bool], loaded: Sequence[bool]) -> NDArray[np.uint8]:
+        """For each line the sectors (bits) that accesses of the chosen ``groups`` write only in part, and that no access of the groups
+        ``loaded`` has brought to L2."""
+        full = (self.written[:, None] >> 8 * np.arange(4, dtype=np.uint32) & 255) == 255
+        partly = self.sectors & ~np.packbits(full, axis=1, bitorder="little")[:, 0]
+        chosen, brought = (np.array([*flags, False])[self.groups] for flags in (groups, loaded))
+        partly[~chosen] = 0
+        if partly.any() and brought.any():
+            order = np.argsort(self.lines[brought], kind="stable")
+            lines, sectors = self.lines[brought][order], self.sectors[brought][order]
+            firsts = np.flatnonzero(np.r_[True, lines[1:] != lines[:-1]])
+            known, sectors = lines[firsts], np.bitwise_or.reduceat(sectors, firsts)
+            at = np.minimum(np.searchsorted(known, self.lines), len(known) - 1)
+            partly &= ~np.where(known[at] == self.lines, sectors[at], 0).astype(np.uint8)
+        return partly
 
     def touched(self, group: int) -> NDArray[np.int64]:
         """The sectors (four to a line) that a CTA touches in a group of accesses."""
@@ -77,7 +98,7 @@ class Classes:
     """``of_place``: the class by position along each axis: 0 first, 1 between, 2 last. For clusters: the class of the first CTA by the
     position of the cluster; those of the other CTAs follow. Empty if each class is a sampled CTA that represents an equal share of the
     grid. ``copying``: bulk and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch
-    too."""
+    too; ``atomics``: the positions of atomics of global memory, each with its group."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -86,6 +107,7 @@ class Classes:
     cluster: int = 1
     copying: Copying | None = None
     of_inputs: bool = False
+    atomics: tuple[tuple[int, int], ...] = ()
 
     @property
     def typical(self) -> Class:
@@ -190,7 +212,7 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     classes = tuple(class_of(named, trace.words[number]) for number in range(len(kinds) * count))
     copying = Copying(tracer, record, named, trace.words[:count])
     copying.check(trace)
-    return Classes(classes, groups, of_place, grid, count, copying)
+    return Classes(classes, groups, of_place, grid, count, copying, atomics=_atomics(tracer, of_site))
 
 
 def _strata(
@@ -214,7 +236,8 @@ def _strata(
     classes = tuple(class_of(named, trace.words[each]) for each in range(count))
     copying = Copying(tracer, record, named, trace.words[:size])
     copying.check(trace)
-    return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory)
+    atomics = _atomics(tracer, of_site)
+    return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory, atomics)
 
 
 def _places(at: int, size: int) -> list[int]:
@@ -329,6 +352,16 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
     return tuple(found)
 
 
+def _atomics(tracer: Tracer, of_site: list[int]) -> tuple[tuple[int, int], ...]:
+    """``Classes.atomics``."""
+    items = tracer.graph.listing.instructions
+    return tuple(
+        (site.position, group)
+        for site, group in zip(tracer.sites, of_site)
+        if site.space in ("global", "generic") and items[site.position].base.startswith(_ATOMICS)
+    )
+
+
 def _named(tracer: Tracer, of_site: list[int]) -> Named:
     """The sites of a trace in the form in which streams encode them."""
     listing, packs = tracer.graph.listing.instructions, tracer.number < _NOT_PACKED
@@ -337,7 +370,9 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
         item = listing[site.position]
         words = item.opcode.split(".")
         width = next((WIDTHS[word] for word in words if word in WIDTHS), 1)
-        group, flags = of_site[index], int(item.base.startswith(("ATOM", "RED")))
+        group, flags = of_site[index], int(item.base.startswith(_ATOMICS))
+        if not flags and item.base in STORES and item.base != "LDGSTS":
+            flags = _STORE
         if item.base == "LDGSTS" and site.space == "global" and "BYPASS" in words:
             flags = _PAST_L1
         if item.base == "LDSM":
@@ -377,6 +412,7 @@ def _class_within(named: Named, warps: list[NDArray[np.uint32]], cells: int, wor
     table = np.zeros((cells, 2), np.uint64)
     stream = np.zeros(words + sum(map(len, warps)) + 64 * len(warps) + 64, np.uint32)
     groups, sectors, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
+    written = np.zeros(cells, np.uint32)
     scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
     given = named.given()
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
@@ -388,7 +424,7 @@ def _class_within(named: Named, warps: list[NDArray[np.uint32]], cells: int, wor
 
     for field, array in (
         (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines), (Stream.SECTORS, sectors),
-        (Stream.SCRATCH, scratch),
+        (Stream.SCRATCH, scratch), (Stream.WRITTEN, written),
     ):  # fmt: skip
         put(field, array.ctypes.data)
     put(Stream.MASK, cells - 1)
@@ -413,4 +449,5 @@ def _class_within(named: Named, warps: list[NDArray[np.uint32]], cells: int, wor
         groups[:unique].copy(),
         lines[:unique].copy(),
         sectors[:unique].copy(),
+        written[:unique].copy(),
     )

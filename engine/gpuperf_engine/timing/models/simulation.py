@@ -25,7 +25,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 10
+REVISION = 11
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
@@ -113,7 +113,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
     assembler = f"ptxas {find_tool('ptxas').full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
     bounds = dict(timed.bounds)
-    if atomics := simulation.atomics():
+    if atomics := max(bounds.get("atomics", 0.0), simulation.atomics()):
         bounds["atomics"] = atomics
     cycles = max(timed.cycles, *bounds.values())
     exec_us = simulation.microseconds(cycles, bounds)
@@ -223,6 +223,8 @@ def numbers_of(machine: Machine) -> SmNumbers:
         turnaround=machine.cta_turnaround,
         cta_rate=machine.cta_rate,
         code=_code_caches(machine),
+        partial_rate=machine.l2_partial_rate or 0.0,
+        atomic_turns=machine.atomic_turns or 0.0,
         **_rows(machine),
     )
 

@@ -83,9 +83,9 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
     return late >> FRACTION
 
 
-def sm_opened(sm: Sm, slot: Slot, number: int, now: int) -> int:
-    """The delay until the DRAM row of a line is open. Opening a row takes time; accesses that follow soon use the open row. The cost
-    of rows that CTAs on other SMs access too is shared among the SMs."""
+def sm_opened(sm: Sm, slot: Slot, number: int, times: int, now: int) -> int:
+    """The delay until the DRAM row of a line is open. Opening a row, ``times`` times, takes time; accesses that follow soon use the
+    open row. The cost of rows that CTAs on other SMs access too is shared among the SMs."""
     program = slot.PROGRAM
     first = Line(slot.LINES + load32(program.ROWS + 4 * number) * Line.BYTES)
     open_until = first.OPEN
@@ -93,7 +93,7 @@ def sm_opened(sm: Sm, slot: Slot, number: int, now: int) -> int:
     if open_until > now:
         return 0
     part = load64(sm.SHARES + 16 * GROUPS + 8 * load8(program.GROUPS + number))
-    cost = sm.ROW_COST * part >> 16
+    cost = sm.ROW_COST * times * part >> 16
     at = now << FRACTION
     level = sm.ROWS
     if level < at:
@@ -166,7 +166,7 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
             late = sm_below(sm, start, near, 0)
         if far:
             late = sm_below(sm, start, far, 1)
-            behind = sm_opened(sm, slot, number, start)
+            behind = sm_opened(sm, slot, number, 1, start)
             if behind > late:
                 late = behind
             latency = sm.LATENCY_DRAM
@@ -182,18 +182,22 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
 
 
 def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
-    """A store writes through to L2: its queueing delay."""
+    """A store writes through to L2: its queueing delay. DRAM reads sectors that are written in part before it writes them."""
     number = word >> 4
     sectors = word & 15
     line = Line(slot.LINES + number * Line.BYTES)
-    far = bits_count(sm_touch(sm, slot, number, line, sectors))
+    touched = sm_touch(sm, slot, number, line, sectors)
+    far = bits_count(touched)
     near = bits_count(sectors) - far
     late = 0
     if near:
         late = sm_below(sm, start, near, 0)
     if far:
         late = sm_below(sm, start, far, 1)
-        behind = sm_opened(sm, slot, number, start)
+        filled = bits_count(touched & load8(slot.PROGRAM.FILLED + number))
+        sm.DRAM += filled * sm.DRAM_COST
+        sm.DRAM_SECTORS += filled
+        behind = sm_opened(sm, slot, number, 1 + (filled > 0), start)
         if behind > late:
             late = behind
     return late
@@ -311,6 +315,16 @@ def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> 
     return ready
 
 
+def sm_partial(sm: Sm, sectors: int, now: int) -> int:
+    """Sectors that a store writes only in part occupy L2 for longer."""
+    at = now << FRACTION
+    if sectors and sm.PARTIAL_COST:
+        if sm.L2 < at:
+            sm.L2 = at
+        sm.L2 += sectors * sm.PARTIAL_COST
+    return 0
+
+
 def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """Execute a memory instruction: returns when its result is ready."""
     place = warp.PLACE
@@ -333,6 +347,7 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     waves = head & 255
     op.LINES += lines
     op.LANES += head >> 16 & 255
+    op.TURNS += head >> 24
     change = op.CHANGE
     if change:
         words = (head >> 16 & 255) * op.ARGUMENT
@@ -352,6 +367,8 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         if sm.GROUP == 1:
             return start + sm.LATENCY_L1 + behind
         return start + sm.LATENCY_CLUSTER + behind
+    if kind == Kind.STORE:
+        sm_partial(sm, head >> 24, start)
     ready = sm_lines(sm, warp, op, place, lines, start)
     if change & Change.HIDDEN:
         ready = start

@@ -1,8 +1,8 @@
 """Translates what the warps of a CTA recorded (``sass.run.tracing``) into the streams that ``sm.core`` reads.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. A stream consists of words of 32 bits: the number of a
-block, then for each of its accesses a word (wavefronts, lines · 2⁸, lanes · 2¹⁶) and a word for each line (its number · 16, its
-sectors); ``END`` after the last block. Lines are numbered in the order in which the CTA first touches them.
+block, then for each of its accesses a word (wavefronts, lines · 2⁸, lanes · 2¹⁶, turns in L2 · 2²⁴) and a word for each line (its
+number · 16, its sectors); ``END`` after the last block. Lines are numbered in the order in which the CTA first touches them.
 """
 
 from __future__ import annotations
@@ -183,11 +183,69 @@ def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: in
     return count
 
 
+def sm_stored_words(s: Stream, words: int, width: int, at: int, count: int) -> int:
+    """Record the words that a store writes in the ``count`` lines at ``at``. Returns the number of sectors that it writes in part."""
+    partial = 0
+    which = 0
+    while which < count:
+        number = load32(at + 4 * which) >> 4
+        line = load64(s.LINES + 8 * number)
+        written = 0
+        lane = 0
+        while lane < 32:
+            word = load32(words + 4 * lane)
+            part = 0
+            while word != END and part < width:
+                if word + part >> 5 == line:
+                    written |= 1 << (word + part & 31)
+                part += 1
+            lane += 1
+        known = s.WRITTEN + 4 * number
+        store32(known, load32(known) | written)
+        sector = 0
+        while sector < 4:
+            bits = written >> 8 * sector & 255
+            if bits and bits != 255:
+                partial += 1
+            sector += 1
+        which += 1
+    return partial
+
+
+def sm_turns(words: int) -> int:
+    """The turns that L2 needs for an atomic: in each sector, the number of lanes at the most accessed word."""
+    turns = 0
+    lane = 0
+    while lane < 32:
+        sector = load32(words + 4 * lane) >> 3
+        most = 0
+        first = 1
+        other = 0
+        while other < 32 and load32(words + 4 * lane) != END:
+            word = load32(words + 4 * other)
+            if word != END and word >> 3 == sector:
+                if other < lane:
+                    first = 0
+                count = 0
+                third = 0
+                while third < 32:
+                    if load32(words + 4 * third) == word:
+                        count += 1
+                    third += 1
+                if count > most:
+                    most = count
+            other += 1
+        if first:
+            turns += most
+        lane += 1
+    return turns
+
+
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an
     mbarrier, 4 the value of an mbarrier operation, 5 a copy, 6 generic), the words of a lane, the group, and flags: 1 for an atomic,
-    twice the log2 of 32 / its lanes, 64 if registers are packed only if all lanes access the same word, 128 if the data do not come
-    from L1."""
+    twice the log2 of 32 / its lanes, 32 for a store, 64 if registers are packed only if all lanes access the same word, 128 if the
+    data do not come from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, out)
@@ -199,7 +257,7 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
         space = 1 - sm_elsewhere(words)
     width = load8(site + 1)
     how = load8(site + 3)
-    lanes = sm_named(words, 32 >> (how >> 1 & 31))
+    lanes = sm_named(words, 32 >> (how >> 1 & 15))
     if lanes == 0:
         store32(out, 0)
         return out + 4
@@ -214,9 +272,15 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
             packed = 1
         passes = sm_wavefronts(s, words, width, packed)
     count = 0
+    turns = 0
     if space:
         count = sm_sectors(s, words, load8(site + 2), width, space == 2, out + 4)
-    store32(out, passes | count << 8 | lanes << 16)
+    if space == 1:
+        if how & 1:
+            turns = sm_turns(words)
+        elif how & 32:
+            turns = sm_stored_words(s, words, width, out + 4, count)
+    store32(out, passes | count << 8 | lanes << 16 | turns << 24)
     return out + 4 + 4 * count
 
 

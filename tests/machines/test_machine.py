@@ -50,6 +50,8 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         absent |= {"cache.gcc", "cache.gcc_bandwidth"}
     if machine.compute_capability < (8, 0):
         absent |= {"cache.icc", "cache.icc_ways", "cache.icc_prefetch", "cache.icc_l2_bandwidth"}
+    if machine.compute_capability[0] != 10:
+        absent |= {"tensor_memory.read", "tensor_memory.write"}
     assert {rule.path for rule in QUANTITIES} - absent <= set(machine.quantities)
     for path, quantity in machine.quantities.items():
         assert quantity.source, path
@@ -116,7 +118,9 @@ def test_peak_rates_of_b200_are_an_eighth_of_the_boards() -> None:
     machine = load_machine("b200")
     per_second = machine.sub_partitions * machine.sm_count * machine.clock_mhz * 1e6
     assert 2 * machine.lanes["fma"] * per_second == pytest.approx(600e12 / 8, rel=0.01)
-    assert 2 * 32 * machine.lanes["tensor"] * per_second == pytest.approx(18e15 / 8, rel=0.03)
+    assert machine.tensor_clock_mhz is not None
+    per_second *= machine.tensor_clock_mhz / machine.clock_mhz
+    assert 2 * 32 * machine.lanes["tensor"] * per_second == pytest.approx(18e15 / 8, rel=0.01)
     assert machine.dram_bandwidth == pytest.approx(62_000 / 8, rel=0.02)
 
 

@@ -143,6 +143,7 @@ FILES = {
         "mbarriers",
         "memory",
         "asynchronous",
+        "tensor",
         "fetch",
         "core",
     ),

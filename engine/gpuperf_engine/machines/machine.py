@@ -85,6 +85,9 @@ class Machine:
     #: The next level of the instruction cache (Nsight Compute's GCC); ``None``: none, or unknown.
     gcc_bytes: int | None
     gcc_bandwidth: float | None
+    #: Of each of the 128 lanes of tensor memory, shared by loads and stores of registers; ``None``: there is none, or unknown.
+    tensor_memory_read: float | None
+    tensor_memory_write: float | None
     atomic_rate: float
     atomic_lanes: int
     #: Turns of atomics per clock in an aligned KiB of memory; ``None``: unknown.

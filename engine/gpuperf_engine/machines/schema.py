@@ -14,11 +14,14 @@ UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "unifo
 LATENCIES = (
     "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
     "shuffle", "shared", "barrier", "l1", "gcc", "l2", "l2_far", "dram", "tma_l2", "tma_dram", "cluster",
+    "tcgen05", "tcgen05_pair", "tensor_load", "tensor_store",
 )  # fmt: skip
 """Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory; ``l2_far``: from another
 partition of L2 than the SM's (``l2`` if not given); ``barrier``: from the arrival of the last warp to the next instruction;
 ``tma_l2``, ``tma_dram``: from a bulk copy to the first use of its data in shared memory, as in a pointer chase; ``cluster``: of a load
-from the shared memory of another CTA of the cluster; ``gcc``: of code from the level behind the instruction cache of the SM."""
+from the shared memory of another CTA of the cluster; ``gcc``: of code from the level behind the instruction cache of the SM;
+``tcgen05``, ``tcgen05_pair``: from the end of a product on tensor memory, of one CTA or of a pair, until an mbarrier has the arrival
+of its ``commit``; ``tensor_load``, ``tensor_store``: of tensor memory, besides the time in which the data pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,12 @@ QUANTITIES = (
     QuantityRule("cache", "gcc", "gcc_bytes", "B", minimum=128, needed=False),
     QuantityRule(
         "cache", "gcc_bandwidth", "gcc_bandwidth", "B/clk/SM", whole=False, minimum=0.01, needed=False
+    ),
+    QuantityRule(
+        "tensor_memory", "read", "tensor_memory_read", "B/clk/lane", whole=False, minimum=0.01, needed=False
+    ),
+    QuantityRule(
+        "tensor_memory", "write", "tensor_memory_write", "B/clk/lane", whole=False, minimum=0.01, needed=False
     ),
     QuantityRule("atomics", "rate", "atomic_rate", "operations/clk/address", whole=False, minimum=0.001),
     QuantityRule("atomics", "lanes", "atomic_lanes", "lanes/operation"),

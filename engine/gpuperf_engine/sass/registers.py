@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 from .listing import NEVER, Decoded
 from .run.operands import Address, Constant, Operand, Predicate, Register, read_operand
 
-__all__ = ["COPIES", "PREDICATES", "REGISTERS", "UNIFORM_PREDICATES", "Accesses", "Source", "accesses_of"]
+__all__ = [
+    "COPIES",
+    "PREDICATES",
+    "REGISTERS",
+    "TENSOR_PRODUCTS",
+    "UNIFORM_PREDICATES",
+    "WIDTHS",
+    "Accesses",
+    "Source",
+    "accesses_of",
+    "described_by",
+    "fragment_of",
+]
 
 #: Numbers of uniform registers, predicates and uniform predicates start after the 256 registers; the last is the count of all.
 _UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
 #: Bulk and tensor copies.
 COPIES = frozenset(["UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF"])
+#: Products on tensor memory.
+TENSOR_PRODUCTS = frozenset(["UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"])
 _ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
 
 _NO_RESULT = frozenset([
@@ -23,10 +38,15 @@ _NO_RESULT = frozenset([
     "UTMACMDFLUSH", "ARRIVES", "WARPGROUP", "PREEXIT", "ACQBULK", "LDGSTSBAR", "UCGABAR_ARV", "UCGABAR_WAIT", "CGAERRBAR",
     "BMOV", "SUST", "SURED", "STAS", "REDAS", "UBLKPF",
 ])  # fmt: skip
+#: Registers of a thread for ``.x1`` of a load or store of tensor memory, by shape; one for the others.
+_FRAGMENTS = {"16dp128bit": 2, "16dp256bit": 4}
+#: Operands that name registers: the shared memory of a matrix, an address of tensor memory, an instruction descriptor.
+_DESCRIBED = re.compile(r"(gdesc|tmem|idesc)\[(UR\d+)")
 _SETS = frozenset(
     ["ISETP", "FSETP", "DSETP", "HSETP2", "PSETP", "PLOP3", "UISETP", "UPLOP3", "UPSETP", "UFSETP", "CSETP"]
 )
-_WIDE_WORDS = {"64": 2, "128": 4, "256": 8}
+#: 32-bit words of a lane, by the suffix of the opcode.
+WIDTHS = {"64": 2, "128": 4, "256": 8}
 _PAIRS = frozenset(["DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "LEPC", "FFMA2", "FADD2", "FMUL2", "MOV64"])
 #: Integer opcodes whose 64-bit operands are register pairs (``IADD.64``, ``ISETP.GE.U64``).
 _INTEGERS = frozenset(
@@ -109,10 +129,9 @@ def _accesses(text: str) -> Accesses:
             if operand.index is not None and not operand.index.is_zero:
                 reads += _numbers(operand.index, 1)
             slot += 1
-        elif item.operands[place].startswith("gdesc["):
-            described = read_operand(item.operands[place].partition("]")[0].removeprefix("gdesc["))
-            if isinstance(described, Register) and not described.is_zero:
-                reads += _numbers(described, 4)
+        elif (described := described_by(item.operands[place])) is not None:
+            kind, first = described
+            reads += _numbers(first, {"gdesc": 2 if base.startswith("UTC") else 4}.get(kind, 1))
             slot += 1
         elif "PR" in item.operands[place]:
             (writes if base == "R2P" else reads).extend(_ALL_PREDICATES)
@@ -121,6 +140,22 @@ def _accesses(text: str) -> Accesses:
     deciding += [number for number in reads if number >= PREDICATES]
     every = tuple(dict.fromkeys((*reads, *deciding)))
     return Accesses(every, tuple(dict.fromkeys(writes)), tuple(sources), tuple(dict.fromkeys(deciding)))
+
+
+def described_by(text: str) -> tuple[str, Register] | None:
+    """The kind of an operand such as ``idesc[UR5]``, and its first register; ``None`` for others."""
+    match = _DESCRIBED.match(text)
+    register = read_operand(match[2]) if match is not None else None
+    if match is None or not isinstance(register, Register):
+        return None
+    return match[1], register
+
+
+def fragment_of(item: Decoded) -> int:
+    """Registers of a thread that a load or store of tensor memory (``LDTM.16dp256bit.x4``) moves."""
+    words = item.opcode.split(".")[1:]
+    times = next((int(word[1:]) for word in words if word[0] == "x" and word[1:].isdigit()), 1)
+    return times * next((_FRAGMENTS[word] for word in words if word in _FRAGMENTS), 1)
 
 
 def _is_wide(item: Decoded, part: Register) -> bool:
@@ -204,10 +239,12 @@ def _result_width(item: Decoded) -> int:
     words, base = item.opcode.split("."), item.base
     if matrix := _matrix(item):
         return matrix[3]
+    if base == "LDTM":
+        return fragment_of(item)
     if base in ("LDSM", "MOVM"):
         return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
     if base.startswith(("LD", "ATOM", "TEX", "TLD")) or base == "ULDC":
-        return next((_WIDE_WORDS[word] for word in words if word in _WIDE_WORDS), 1)
+        return next((WIDTHS[word] for word in words if word in WIDTHS), 1)
     if base == "CS2R":
         return 1 if "32" in words else 2
     if base == "SYNCS":
@@ -223,8 +260,10 @@ def _source_width(item: Decoded, slot: int) -> int:
     words, base = item.opcode.split("."), item.base
     if matrix := _matrix(item):
         return matrix[slot] if slot < 3 else 1
+    if base == "STTM":
+        return fragment_of(item)
     if base.startswith("ST"):
-        return next((_WIDE_WORDS[word] for word in words if word in _WIDE_WORDS), 1)
+        return next((WIDTHS[word] for word in words if word in WIDTHS), 1)
     if _is_pair(words, base):
         return 2
     if "WIDE" in words and slot == 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from .flow import Executions, executions
 from .graph import Block, Graph
 from .ordering import Unordered, unordered
 from .run.machine import NotRun, Ran, run
+from .run.paths import TRAP
 
 __all__ = ["Counted", "NothingFits", "count_ways"]
 
@@ -27,9 +27,6 @@ _ROUNDED = (
     "approximate results may decide what is executed, and the run rounds them otherwise than the PTX: its counts fit those of "
     "the PTX, and are not certain where these leave something open"
 )
-
-#: A function that ends the launch: ``$__internal_0_$__cuda_sm10x_tcgen05_guardrail_trap_phase_invalid_during_alloc``.
-_TRAP = re.compile(r"\$__cuda_sm\w+_guardrail_trap_")
 
 
 class NothingFits(MachineError):
@@ -229,7 +226,7 @@ def _by_flow(graph: Graph, instructions: Sequence[Instruction], counts: PtxCount
 def _trapped(graph: Graph) -> frozenset[int]:
     """Blocks that are not executed in a launch that ends normally: functions of ``ptxas`` that end a launch which violates rules of
     tensor memory, and their calls."""
-    ending = {block.index for block in graph.blocks if _TRAP.search(graph.instructions(block)[0].function)}
+    ending = {block.index for block in graph.blocks if TRAP.search(graph.instructions(block)[0].function)}
     return frozenset(block.index for block in graph.blocks if block.index in ending or block.callee in ending)
 
 

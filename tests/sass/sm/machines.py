@@ -174,14 +174,19 @@ def run_roles(
     dram_rate: float = 8.0,
     l2_rate: float = 64.0,
 ) -> Simulated:
-    """CTAs of ``warps``, each of which executes the code of one of two roles once; ``cluster``: the warps of further CTAs of a
+    """CTAs of ``warps``, each of which executes the code of one of the roles once; ``cluster``: the warps of further CTAs of a
     cluster."""
-    texts = ["@P0 BRA `(.L_1)", *roles[0], "EXIT", *(roles[1] if len(roles) > 1 else []), "EXIT"]
-    plain = decoded(texts)
-    listing = Listing(plain.instructions, {"k": 0, ".L_1": len(roles[0]) + 2}, frozenset())
+    every = [*roles, []] if len(roles) == 1 else roles
+    texts = [f"@P0 BRA `(.L_{number})" for number in range(1, len(every))]
+    places = list[int]()
+    for role in every:
+        places.append(len(texts))
+        texts += [*role, "EXIT"]
+    labels = {f".L_{number}": place for number, place in enumerate(places) if number}
+    listing = Listing(decoded(texts).instructions, {"k": 0, **labels}, frozenset())
     graph = build_graph(listing, "k")
     blocks = {block.start: block.index for block in graph.blocks}
-    first = [blocks[1], blocks[len(roles[0]) + 2]]
+    first = [blocks[place] for place in places]
     classes = []
     for own in (warps, *(cluster or [])):
         parts = [np.array([0, first[role], *words, END], np.uint32) for role, words in own]
@@ -191,9 +196,9 @@ def run_roles(
         classes.append(
             Class(stream, starts.astype(np.int64), none, np.zeros(0, np.int64), none, none.astype(np.uint32))
         )
-    every = Classes(tuple(classes), (), {}, (ctas, 1, 1), cluster=len(classes))
+    all_of = Classes(tuple(classes), (), {}, (ctas, 1, 1), cluster=len(classes))
     memory = Memory(1, l2_rate, dram_rate, (), tuple(kind.distinct for kind in kinds))
     copies = Copies(kinds, mbarriers)
     return simulate(
-        Operations(graph, numbers), every, copies, numbers, memory, [0] * ctas, resident, len(warps)
+        Operations(graph, numbers), all_of, copies, numbers, memory, [0] * ctas, resident, len(warps)
     )

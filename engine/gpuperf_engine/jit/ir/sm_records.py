@@ -33,6 +33,7 @@ __all__ = [
     "Sm",
     "Stall",
     "Stream",
+    "Tensor",
     "Warp",
 ]
 
@@ -56,7 +57,7 @@ class Cause:
     """What a warp waits for before it issues: the result of another instruction (``GROUP``: of copies, ``PRODUCT``: of ``wgmma``); a
     pipe, or room in the memory queue; although it could issue, register ports, or other warps that issue; its own branch or fence
     (``PAUSE``); the fetch of the instruction (``FETCH``); or, held at an instruction, the other warps of the CTA, of the cluster or
-    of the warpgroup, or an mbarrier. ``UNKNOWN``: there was no room to record the cause."""
+    of the warpgroup, an mbarrier, or columns of tensor memory. ``UNKNOWN``: there was no room to record the cause."""
 
     (
         RESULT,
@@ -72,8 +73,9 @@ class Cause:
         WARPGROUP,
         MBARRIER,
         FETCH,
+        COLUMNS,
         UNKNOWN,
-    ) = range(14)
+    ) = range(15)
 
 
 class Change:
@@ -86,7 +88,8 @@ class Change:
 
 class Kind:
     """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``,
-    ``TRANSFER``: a bulk or tensor copy; from ``INIT`` on, operations on mbarriers."""
+    ``TRANSFER``: a bulk or tensor copy; from ``TENSOR`` on, ``tcgen05``: products, copies to tensor memory, ``commit``, loads and
+    stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; from ``INIT`` on, operations on mbarriers, the last: ``st.async``."""
 
     (
         PLAIN,
@@ -100,6 +103,14 @@ class Kind:
         CLUSTER_ARRIVE,
         CLUSTER_WAIT,
         TRANSFER,
+        TENSOR,
+        TENSOR_COPY,
+        TENSOR_COMMIT,
+        TENSOR_LOAD,
+        TENSOR_STORE,
+        TENSOR_WAIT,
+        ALLOCATE,
+        DEALLOCATE,
         SHARED,
         SHUFFLE,
         LOAD,
@@ -113,7 +124,18 @@ class Kind:
         EXPECT,
         TEST,
         COPIES_SIGNAL,
-    ) = range(24)
+        DATA_SIGNAL,
+    ) = range(33)
+
+
+class Tensor:
+    """Bits of the argument of a ``tcgen05`` instruction: for both CTAs of a pair (``MULTICAST``: of a ``commit``, for those of a
+    mask), ``.ws``, and whether A or B are not read from shared memory. Sizes: ``LANES`` of tensor memory, and its ``UNITS`` of 32
+    columns that are allocated together."""
+
+    PAIR, WEIGHTS, A_KEPT, B_KEPT, MULTICAST = 1, 2, 4, 8, 16
+    LANES = 128
+    UNITS = 16
 
 
 class Op(Record):
@@ -254,16 +276,17 @@ class Mbarrier(Record):
 
 
 class Warp(Record):
-    """A warp. ``STATE``: 0 absent, 1 runs, 2 to 17 waits at a barrier, 40 at the barrier of the cluster, 48 to 55 for its warpgroup,
-    from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the number of the mbarrier whose phase is not complete.
-    ``NUMBER``: the index of the warp in its CTA. ``PRODUCTS``: when each group of ``wgmma`` completes, ``PRODUCED`` in all.
-    ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not earlier;
-    ``SINCE``: until when its clocks are attributed. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when each
-    group of copies and all before it complete, ``COMMITTED`` in all; ``COPIED``: when all copies so far complete; ``GROUP_BY``,
-    ``COPIED_BY`` and ``PRODUCT_BY``: the positions of the instructions that determine these times. ``READY``: by register number,
-    when it is ready, with the position of the instruction that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS``
-    instructions: when each issued, and the position of the instruction that it waited for, or its own if it waited for no result.
-    ``LINE``: its line of code."""
+    """A warp. ``STATE``: 0 absent, 1 runs, 2 to 17 waits at a barrier, 40 at the barrier of the cluster, 41 for ``WANTED`` units
+    of columns of tensor memory, 48 to 55 for its warpgroup, from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 +
+    the number of the mbarrier whose phase is not complete. ``NUMBER``: the index of the warp in its CTA. ``PRODUCTS``: when each
+    group of ``wgmma`` completes, ``PRODUCED`` in all. ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its
+    operands are ready, and ``WHY`` (``Stall``) not earlier; ``SINCE``: until when its clocks are attributed. ``HELD``: the
+    instruction at which it waits for others. ``GROUPS``: when each group of copies and all before it complete, ``COMMITTED`` in
+    all; ``COPIED``: when all copies so far complete; ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``: the positions of the
+    instructions that determine these times. ``READY``: by register number, when it is ready, with the position of the instruction
+    that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS`` instructions: when each issued, and the position of
+    the instruction that it waited for, or its own if it waited for no result. ``LINE``: its line of code. ``MULTIPLIED``: when its
+    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there."""
 
     STATE = U64(0)
     AT = U64(8)
@@ -290,8 +313,11 @@ class Warp(Record):
     PRODUCT_BY = Array64(344)
     ISSUES = Array64(408)
     COPIED = U64(408 + 8 * TRAIL)
-    READY = Array64(416 + 8 * TRAIL)
-    BYTES = 416 + 8 * TRAIL + 8 * 528
+    MULTIPLIED = U64(416 + 8 * TRAIL)
+    STORED = U64(424 + 8 * TRAIL)
+    WANTED = U64(432 + 8 * TRAIL)
+    READY = Array64(440 + 8 * TRAIL)
+    BYTES = 440 + 8 * TRAIL + 8 * 528
 
 
 class Program(Record):
@@ -312,7 +338,8 @@ class Slot(Record):
     those of other SMs. ``LIVE``: its warps that have not ended; ``LINES``: the address of its first line; ``ARRIVED``: arrivals at
     each of 16 barriers. ``MBARRIERS``: the address of its first mbarrier. ``WARPGROUPS``: for each of 8 warpgroups, the warps that
     are ready for ``wgmma``. For the cluster, in the slot of its first CTA: arrivals at its barrier (``GATHERED``), the ``PHASE`` of
-    the barrier and its start, and the position of the instruction that arrived ``LAST``."""
+    the barrier and its start, and the position of the instruction that arrived ``LAST``. ``COLUMNS``: units of columns of tensor
+    memory that it holds."""
 
     LIVE = U64(0)
     LINES = U64(8)
@@ -327,7 +354,8 @@ class Slot(Record):
     WARPGROUPS = Array64(200)
     LAST = U64(264)
     BEFORE = U64(272)
-    BYTES = 280
+    COLUMNS = U64(280)
+    BYTES = 288
 
 
 class Sm(Record):
@@ -465,7 +493,19 @@ class Sm(Record):
     YIELDED = Array64(_CODE + 152 + 8 * _PIPES)
     # clocks (1/256) for which a sector that is written in part occupies L2 longer than others
     PARTIAL_COST = U64(_CODE + 152 + 8 * _PIPES + 8 * SUB_CORES)
-    BYTES = _CODE + 160 + 8 * _PIPES + 8 * SUB_CORES
+    _TENSOR = _CODE + 160 + 8 * _PIPES + 8 * SUB_CORES
+    # ``tcgen05``: when the tensor core is free, and for how long it multiplied (1/256 clock); clocks (1/256) of a product for each
+    # column of D; clocks from the end of a product until its mbarrier is told, and of a product of a pair; units of columns that are
+    # allocated
+    TENSOR = U64(_TENSOR)
+    TENSOR_BUSY = U64(_TENSOR + 8)
+    COLUMN_COST = U64(_TENSOR + 16)
+    LATENCY_TENSOR = U64(_TENSOR + 24)
+    LATENCY_PAIR = U64(_TENSOR + 32)
+    ALLOCATED = U64(_TENSOR + 40)
+    # by sub-partition: when the path between its tensor memory and its registers is free (1/256 clock)
+    FRAGMENTS = Array64(_TENSOR + 48)
+    BYTES = _TENSOR + 48 + 8 * SUB_CORES
 
 
 class Stream(Record):

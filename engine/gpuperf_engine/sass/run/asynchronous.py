@@ -1,10 +1,11 @@
-"""What a trace records of mbarriers and of bulk and tensor copies, and how it replaces instructions that would wait."""
+"""What a trace records of mbarriers, of bulk and tensor copies, and of products on tensor memory, and how it replaces instructions
+that would wait."""
 
 from __future__ import annotations
 
 from ..listing import Decoded
-from ..registers import COPIES
-from .operands import Address, Predicate, Register, read_operand
+from ..registers import COPIES, TENSOR_PRODUCTS, WIDTHS
+from .operands import Address, Operand, Predicate, Register, read_operand
 from .writer import NotRun, Writer, opcode_row
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "PARAMETERS",
     "TOKEN",
     "copy_fields",
+    "data_bytes",
+    "following",
     "recorded",
     "without_waiting",
 ]
@@ -34,10 +37,31 @@ def recorded(item: Decoded) -> list[tuple[int, str]]:
     """The operands of an instruction that are recorded, each with its kind."""
     if item.base in COPIES:
         return [(0, "copy")]
+    if item.base in TENSOR_PRODUCTS:
+        return [(next(at for at, text in enumerate(item.operands) if text.startswith("idesc[")), "word")]
+    if item.base == "UTCATOMSWS":  # the units to allocate, or those that stay allocated
+        return [(len(item.operands) - 1, "word")]
+    if item.base == "UTCBAR":  # the last operand is the mask of a multicast
+        return [(0, "mbarrier"), (len(item.operands) - 1, "value")]
+    if data_bytes(item):
+        return [(0, "mbarrier"), (0, "value")]
     if item.base not in ("SYNCS", "ARRIVES") or "CCTL" in item.opcode:
         return []
     place = next(at for at, text in enumerate(item.operands) if isinstance(read_operand(text), Address))
     return [(place, "mbarrier"), (place + (item.base == "SYNCS"), "value")]
+
+
+def data_bytes(item: Decoded) -> int:
+    """The bytes of a lane that ``st.async`` stores (``STAS.64 [R6.64], R4``); 0 for other instructions."""
+    return 4 * WIDTHS.get(item.opcode.partition(".")[2], 1) if item.base == "STAS" else 0
+
+
+def following(where: Operand | None) -> Operand | None:
+    """The register after that of an address."""
+    if not isinstance(where, Address) or len(where.parts) != 1 or where.offset:
+        raise NotRun("an address of st.async that is not known here")
+    first = where.parts[0]
+    return Address((Register(first.uniform, first.number + 1),), 0)
 
 
 def copy_fields(item: Decoded, to: Writer) -> dict[int, str]:
@@ -87,7 +111,7 @@ def _uniform(item: Decoded, place: int) -> Register:
 def without_waiting(item: Decoded, to: Writer) -> bool:
     """Writes an instruction that a trace executes differently. Returns whether it was one."""
     base = item.base
-    if base in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
+    if base in ("HGMMA", "IGMMA", "QGMMA", "BGMMA", "LDTM"):
         raise NotRun("its control flow or addresses depend on results of products")
     row = opcode_row(item)
     if row is None:
@@ -103,6 +127,11 @@ def without_waiting(item: Decoded, to: Writer) -> bool:
         to.put(target, "0")
         if base == "CS2R" and "32" not in op:
             to.put(target, "0", 1)
+        return True
+    if base == "UTCATOMSWS":  # the simulation decides when columns are free
+        if isinstance(target, Predicate):
+            to.put_flag(target, "%PT")
+            to.put(op.operands[1], "0")
         return True
     if base != "SYNCS":
         return False

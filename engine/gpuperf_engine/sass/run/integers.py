@@ -445,7 +445,7 @@ def _idp(op: Op, to: Writer) -> None:
 
 @opcodes("MOV", "R2UR")
 def _mov(op: Op, to: Writer) -> None:
-    op.allow("64", "BROADCAST")
+    op.allow("64", "BROADCAST", "SPILL", "FILL")
     if "64" in op:
         to.put_wide(op.operands[0], to.wide(op.operands[1]))
         return

@@ -6,7 +6,15 @@ from functools import cache
 
 from ..graph import Graph
 from ..listing import NEVER, Decoded
-from ..registers import COPIES, PREDICATES, REGISTERS, UNIFORM_PREDICATES, accesses_of
+from ..registers import (
+    COPIES,
+    PREDICATES,
+    REGISTERS,
+    TENSOR_PRODUCTS,
+    UNIFORM_PREDICATES,
+    accesses_of,
+    described_by,
+)
 from .operands import Predicate, read_operand
 from .paths import Node
 
@@ -20,6 +28,10 @@ STORES = {
 }  # fmt: skip
 #: Matrix products of a warpgroup.
 PRODUCTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
+#: Instructions whose results are those of products.
+_RESULTS = PRODUCTS | {"LDTM"}
+#: Instructions of which a trace records operands that are not addresses of memory.
+_RECORDED = COPIES | {"SYNCS", "ARRIVES", "UTCBAR", "UTCATOMSWS", "STAS", "REDAS"}
 _ATOMICS = frozenset(("ATOM", "ATOMG", "ATOMS"))
 _CONTROL = frozenset(
     [
@@ -42,26 +54,34 @@ _CONTROL = frozenset(
 )
 
 
+#: Numbers of uniform registers start here.
+_UNIFORM = 256
 _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
 
 
 class Needed:
     """The slice. ``positions``: of its instructions; ``spaces``: state spaces that it loads from; ``atomics``: whether it contains
     results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
-    global memory, and stores of values that may depend on products."""
+    global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0."""
 
-    def __init__(self, left: frozenset[int] = frozenset(), settled: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        left: frozenset[int] = frozenset(),
+        settled: frozenset[int] = frozenset(),
+        reserved: frozenset[int] = frozenset(),
+    ) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
         self.atomics = False
         self.left = left
         self.settled = settled
+        self.reserved = reserved
 
 
 def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
     """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
     a known direction, whose conditions are not needed."""
-    found = Needed(_left(graph, nodes), settled)
+    found = Needed(_left(graph, nodes), settled, _reserved(graph))
     while True:
         spaces = len(found.spaces)
         _registers(graph, nodes, found)
@@ -69,9 +89,30 @@ def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozens
             return found
 
 
+def _reserved(graph: Graph) -> frozenset[int]:
+    """Loads of the state that the system keeps in shared memory to allocate tensor memory, by the form that ``ptxas`` gives their
+    address: ``MOV R0, 0x40``, then ``LEA R0, R18, R0, 0x18`` with the number of the CTA in the cluster. Only the parity of a wait for
+    an mbarrier of the system depends on them."""
+    items, found = graph.listing.instructions, set[int]()
+    if not any(item.base == "UTCATOMSWS" for item in items):
+        return frozenset()
+    held: dict[str, str] = {}
+    for position, item in enumerate(items):
+        operands = item.operands
+        if item.base == "LDS" and held.get(operands[1].strip("[]").partition("+")[0]) == "reserved":
+            found.add(position)
+        if item.base in ("MOV", "UMOV") and operands[1:] == ("0x40",):
+            held[operands[0]] = "offset"
+        elif item.base in ("LEA", "ULEA") and operands[3:4] == ("0x18",):
+            held[operands[0]] = "reserved" if held.get(operands[2]) == "offset" else ""
+        elif operands:
+            held.pop(operands[0], None)
+    return frozenset(found)
+
+
 def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
     items = graph.listing.instructions
-    if not any(item.base in PRODUCTS or item.base in COPIES for item in items):
+    if not any(item.base in _RESULTS or item.base in COPIES for item in items):
         return frozenset()
     left: set[int] = set()
     before: dict[int, int] = {}
@@ -91,7 +132,7 @@ def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
                 left.add(position)
             written = _written(item)
             loaded = item.base in LOADS or item.base in _ATOMICS
-            if item.base in PRODUCTS or (_bits(accesses.reads) & held and not loaded):
+            if item.base in _RESULTS or (_bits(accesses.reads) & held and not loaded):
                 held |= written
             elif not item.predicate:
                 held &= ~written
@@ -166,6 +207,9 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
     base, accesses, guard = item.base, accesses_of(item), item.predicate
     written = _written(item)
     wanted = bool(behind.every() & written)
+    if position in found.reserved:
+        behind.written(guard, written)
+        return
     if base in LOADS and wanted:
         found.spaces.add(LOADS[base])
     if base in _ATOMICS and wanted:
@@ -187,8 +231,17 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         behind.read(guard, _bits(accesses.reads))
     elif base in LOADS or base in STORES:
         behind.read(guard, _bits(accesses.deciding))
-    if base in COPIES or base in ("SYNCS", "ARRIVES"):
+    if base in _RECORDED:
         behind.read(guard, _bits(accesses.reads))
+    elif base in TENSOR_PRODUCTS:
+        behind.read(guard, _types_of(item))
+
+
+def _types_of(item: Decoded) -> int:
+    """The register of the instruction descriptor of a product on tensor memory, and the guard, as bits."""
+    described = [described_by(text) for text in item.operands]
+    numbers = [one[1].number + _UNIFORM for one in described if one is not None and one[0] == "idesc"]
+    return _bits(tuple(numbers)) | (_guard_bits(item.predicate) if item.predicate else 0)
 
 
 def _written(item: Decoded) -> int:

@@ -18,12 +18,14 @@ from ..graph import Block, Graph
 from ..listing import Decoded
 from .writer import NotRun
 
-__all__ = ["SLOW_PATH", "Gate", "Node", "nodes_of", "without_slow_paths"]
+__all__ = ["SLOW_PATH", "TRAP", "Gate", "Node", "nodes_of", "without_slow_paths"]
 
 #: Functions for quotients and roots of operands that are subnormal, infinite or NaN; others are computed in line.
 _SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
 #: These, and the reduction of large arguments of sines in double precision.
 _SELDOM = re.compile(rf"{_SLOW_PATH.pattern}|__internal_trig_reduction_slowpath")
+#: A function that ends the launch: ``$__internal_0_$__cuda_sm10x_tcgen05_guardrail_trap_phase_invalid_during_alloc``.
+TRAP = re.compile(r"\$__cuda_sm\w+_guardrail_trap_")
 #: The reason for which the run ends before an omitted slow path.
 SLOW_PATH = "a slow path that is not written"
 #: The most copies of basic blocks in a run.
@@ -88,17 +90,25 @@ def nodes_of(graph: Graph, *, slow_paths: bool = True) -> list[Node]:
 
 
 def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int]]:
-    """The nodes that remain if no function computes quotients and roots, and the positions of the branches around calls of such
-    functions. Quotients and roots of normal numbers are computed in line."""
+    """The nodes that remain if no function computes quotients and roots and no check fails, and the positions of the branches around
+    calls of such functions. Quotients and roots of normal numbers are computed in line."""
     settled = set()
     for node in nodes:
-        call = node.next
-        if node.block.kind != "branch" or call is None or node.leaving is not None or len(node.onward) != 1:
+        if (
+            node.block.kind != "branch"
+            or node.next is None
+            or node.leaving is not None
+            or len(node.onward) != 1
+        ):
             continue
-        last = graph.listing.instructions[call.block.end - 1]
-        if last.base == "CALL" and _SLOW_PATH.search(last.text):
+        (target,) = node.onward.values()
+        if _calls(graph, node.next, _SLOW_PATH) or _calls(graph, node.next, TRAP):
             node.next = None
-            settled.add(node.block.end - 1)
+        elif _calls(graph, target, TRAP):
+            node.onward.clear()
+        else:
+            continue
+        settled.add(node.block.end - 1)
     if not settled:
         return nodes, frozenset()
     reached: dict[int, Node] = {}
@@ -115,6 +125,12 @@ def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], fro
     for index, node in enumerate(left):
         node.index = index
     return left, frozenset(settled)
+
+
+def _calls(graph: Graph, node: Node, name: re.Pattern[str]) -> bool:
+    """Whether a block ends with the call of a function."""
+    last = graph.listing.instructions[node.block.end - 1]
+    return last.base == "CALL" and name.search(last.text) is not None
 
 
 class _Walk:
@@ -308,17 +324,43 @@ def _both(predicate: str) -> set[str]:
 
 
 def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
-    """The reconvergence point outside all regions: the node after the next ``WARPSYNC``, if all paths with one lead to the same."""
+    """The reconvergence point outside all regions: the node after the next ``WARPSYNC``, if all paths with one lead to the same; else
+    after the next that all paths meet."""
+    first = [start.stay, *start.targets] if isinstance(start, Gate) else list(start.ways)
+    _, found = _until(first, graph, None)
+    if len(found) < 2:
+        return next(iter(found)).next if found else None
+    syncs, _ = _until(first, graph, None, through=True)
+    meets: dict[Node, set[Node]] = {}
+    for node in syncs:
+        if _syncs(node, graph):
+            before, _ = _until(first, graph, node, through=True)
+            if all(here.ways or _calls(graph, here, TRAP) for here in before):
+                meets[node] = before
+    nearest = [node for node, before in meets.items() if not before & meets.keys()]
+    return nearest[0].next if len(nearest) == 1 else None
+
+
+def _syncs(node: Node, graph: Graph) -> bool:
+    return graph.listing.instructions[node.block.end - 1].base == "WARPSYNC" and node.next is not None
+
+
+def _until(
+    first: list[Node], graph: Graph, end: Node | None, through: bool = False
+) -> tuple[set[Node], set[Node]]:
+    """The nodes that can be reached without passing ``end``, and those of them that end with ``WARPSYNC``, which are passed only if
+    ``through``."""
     seen: set[Node] = set()
     found: set[Node] = set()
-    left = [start.stay, *start.targets] if isinstance(start, Gate) else list(start.ways)
+    left = list(first)
     while left:
         here = left.pop()
-        if here in seen:
+        if here in seen or here is end:
             continue
         seen.add(here)
-        if graph.listing.instructions[here.block.end - 1].base == "WARPSYNC" and here.next is not None:
-            found.add(here.next)
-        else:
-            left += here.ways
-    return found.pop() if len(found) == 1 else None
+        if _syncs(here, graph):
+            found.add(here)
+            if not through:
+                continue
+        left += here.ways
+    return seen, found

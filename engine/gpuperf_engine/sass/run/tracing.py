@@ -26,7 +26,7 @@ from ...simt.program import build_program
 from ..assemble import Assembly
 from ..graph import Graph
 from ..listing import NEVER, Decoded
-from ..registers import COPIES
+from ..registers import COPIES, described_by
 from .asynchronous import (
     COORDINATES,
     HIGH,
@@ -35,6 +35,8 @@ from .asynchronous import (
     PARAMETERS,
     SHARED,
     copy_fields,
+    data_bytes,
+    following,
     recorded,
     without_waiting,
 )
@@ -62,8 +64,9 @@ _BEGINNING = 1 << 31
 @dataclass(frozen=True, slots=True)
 class Site:
     """A recorded access: the position of its instruction, the operand with the address, and the state space. ``mbarrier`` and
-    ``value``: the address of an arrival or a test, and its operand; ``copy``: the fields of a copy; ``generic``: global or shared
-    memory, depending on the upper words of the addresses, which ``window`` records."""
+    ``value``: the address of an arrival or a test, and its operand; ``copy``: the fields of a copy; ``word``: an operand of a
+    ``tcgen05`` instruction; ``generic``: global or shared memory, depending on the upper words of the addresses, which ``window``
+    records."""
 
     position: int
     operand: int
@@ -122,7 +125,7 @@ class _Tracing(Translator):
             to.encoding = item.encoding
             to.guard = ""
             if position in self.settled:
-                to.line(f"bra.uni {label_of(next(iter(node.onward.values())))}")
+                to.line(f"bra.uni {label_of(node.ways[0])}")
                 continue
             try:
                 to.guard = self.guard_of(item.predicate)
@@ -169,10 +172,19 @@ class _Tracing(Translator):
         if space == "copy":
             self.record_copy(item, number)
             return
+        if space == "word":
+            described = described_by(item.operands[operand])
+            value = read_operand(item.operands[operand]) if described is None else described[1]
+            held = to.r("mov.b32", OFF)
+            to.do(f"mov.b32 {held}, {to.word(value)}")
+            to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
+            return
         if space == "value":
             held = to.r("mov.b32", OFF)
             value = read_operand(item.operands[operand])
-            to.do(f"mov.b32 {held}, {'0' if isinstance(value, Address) else to.word(value)}")
+            size = data_bytes(item)
+            given = str(size) if size else "0" if isinstance(value, Address) else to.word(value)
+            to.do(f"mov.b32 {held}, {given}")
             to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
             return
         where = read_operand(item.operands[operand])
@@ -182,6 +194,8 @@ class _Tracing(Translator):
             to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
             return
         near = space in ("shared", "local", "mbarrier")
+        if data_bytes(item):  # the mbarrier is in the next register
+            where = following(where)
         text = to.address32(where) if near else to.address64(where)
         base, offset = _ADDRESS.match(text).groups("0")  # type: ignore[union-attr]
         if near:
@@ -263,6 +277,10 @@ class _Tracing(Translator):
         if item.base == "BAR" and not self.to.guard and not whole:
             self.to.guard = "@%Tall "
         super().ordinary(item)
+
+    def allocation(self) -> list[str]:
+        """Tensor memory is not accessed."""
+        return []
 
     def setup(self, offset: int) -> list[str]:
         names = ("words", "cursors", "last", "table")

@@ -340,7 +340,11 @@ class Translator:
             f"mov.b32 {name}, 0;" for name in state if name not in ("%STACK", "%LANES", "%LIVE", "%NONE")
         ]
         lines += [f"and.pred {name}, %PF, %PF;" for name in flags if name not in ("%PT", "%PF")]
-        return [*lines, *tensor.allocation(self.graph.listing.instructions), *self.setup(end)]
+        return [*lines, *self.allocation(), *self.setup(end)]
+
+    def allocation(self) -> list[str]:
+        """Statements of the prologue that allocate tensor memory."""
+        return tensor.allocation(self.graph.listing.instructions)
 
     def setup(self, offset: int) -> list[str]:
         """Additional statements of the prologue; ``offset``: of the additional parameters."""

@@ -35,8 +35,7 @@ __all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
 
 #: Opcodes of units that are not simulated.
 _UNKNOWN = frozenset([
-    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "UTCHMMA", "UTCIMMA",
-    "UTCQMMA", "UTCOMMA", "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "STAS", "REDAS",
+    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "REDAS",
 ])  # fmt: skip
 
 
@@ -350,6 +349,7 @@ class Traced:
         bounds |= {
             "lsu": float(seen.lsu_clocks),
             **_parts_of_lsu(operations, seen),
+            "tensor": max(bounds.get("tensor", 0.0), seen.tensor_clocks),
             "fetch": float(seen.fetch_clocks),
             "l2": max(
                 seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),

@@ -54,7 +54,9 @@ class SmNumbers:
     largest footprint in bytes that L2 holds completely until it is used again; ``l2_lost``: the footprint from which on nothing is
     left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open;
     ``partial_rate``: sectors per clock that stores can write in part, and ``atomic_turns``: turns of atomics per clock in an aligned
-    KiB of memory (``jit.runtime.sm.trace``), 0 if unknown.
+    KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
+    ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
+    memory.
     """
 
     architecture: int
@@ -85,3 +87,5 @@ class SmNumbers:
     row_open: int = 0
     partial_rate: float = 0.0
     atomic_turns: float = 0.0
+    tensor_read: float = 0.0
+    tensor_write: float = 0.0

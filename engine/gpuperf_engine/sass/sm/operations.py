@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import NONE, Kind, Op
+from ...jit.ir.sm_records import FRACTION, NONE, Kind, Op, Tensor
 from ...jit.ir.sm_records import Block as BlockRecord
 from ...machines.expansion import expansion_of
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
-from ..registers import COPIES, Accesses, accesses_of
+from ..registers import COPIES, TENSOR_PRODUCTS, WIDTHS, Accesses, accesses_of, fragment_of
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
+from ..run.writer import NotRun
 from .numbers import CODE_LINE, SmNumbers
 
 __all__ = ["BRANCHES", "WIDTHS", "Operations", "unit_of"]
@@ -45,8 +46,18 @@ _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
 _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
-WIDTHS = {"64": 2, "128": 4, "256": 8}
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
+#: Instructions on tensor memory, besides products.
+_TENSOR = TENSOR_PRODUCTS | {"UTCCP", "UTCSHIFT", "UTCBAR", "UTCATOMSWS", "LDTM", "STTM"}
+#: Bytes of shared memory that a copy to tensor memory reads, by shape.
+_COPIED = {
+    "128x256": 4096,
+    "128dp256bit": 4096,
+    "4dp256bit": 128,
+    "128dp128bit": 2048,
+    "2x64dp128bit": 1024,
+    "4x32dp128bit": 512,
+}
 #: Half of the multiply-adds of an m16n8k8 product of half precision.
 _PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
 
@@ -180,6 +191,8 @@ class Operations:
         numbers, unit = self.numbers, unit_of(item, self.numbers.architecture)
         if unit == "lsu" or unit == "tma":
             return _PIPES.index("lsu"), NONE, 1
+        if item.base in _TENSOR:  # issued, but not executed, by the sub-partition
+            return _PIPES.index("uniform"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
         if self._common(item):
             lanes *= numbers.parts
@@ -221,6 +234,8 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
         return Kind.COMMIT, 1, 0
     if base == "DEPBAR" and len(item.operands) == 2:
         return Kind.WAIT, 1, _count(item)
+    if base in _TENSOR or item.opcode == "FENCE.VIEW.ASYNC.T":
+        return _of_tensor_memory(item, numbers)
     if asynchronous := _asynchronous(item, numbers):
         return asynchronous
     if base == "BAR":
@@ -264,12 +279,50 @@ def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | N
         return Kind.TRANSFER, 1, 0
     if base == "ARRIVES":
         return Kind.COPIES_SIGNAL, 1, 0
+    if base == "STAS":
+        return Kind.DATA_SIGNAL, numbers.latencies["shared"], 1
     if base == "SYNCS" and words[1] in _TOLD:
         kind = _TOLD[words[1]]
         if kind == Kind.SIGNAL and "A1T0" not in words:
             kind = Kind.EXPECT
-        return kind, numbers.latencies["shared"], 0
+        # the argument: 1 if nothing arrives
+        return kind, numbers.latencies["shared"], int(kind == Kind.EXPECT and "A0TR" in words)
     return None
+
+
+def _of_tensor_memory(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
+    """As ``_asynchronous``, for ``tcgen05``. The argument: bits of ``Tensor``; of a copy also its bytes, from bit 8 on; of loads and
+    stores of warps the time in which they pass (1/256 clock). Raises ``NotRun`` if the machine lacks their numbers."""
+    base, words = item.base, item.opcode.split(".")
+    if not numbers.tensor_read or not numbers.tensor_write or "tcgen05" not in numbers.latencies:
+        raise NotRun(
+            "the description of the machine lacks tensor_memory.read, tensor_memory.write or latency.tcgen05"
+        )
+    how = Tensor.PAIR * ("2CTA" in words)
+    if base in TENSOR_PRODUCTS:
+        first, second = item.operands[:2]
+        how |= Tensor.WEIGHTS * ("WS" in words) | Tensor.B_KEPT * ("B_REUSE" in second)
+        how |= Tensor.A_KEPT * (first.startswith("tmem") or "A_REUSE" in first)
+        return Kind.TENSOR, 1, how
+    if base in ("UTCCP", "UTCSHIFT"):
+        size = next((size for name, size in _COPIED.items() if f".{name}" in item.opcode), 4096)
+        return Kind.TENSOR_COPY, 1, how | (size << 8 if base == "UTCCP" else 0)
+    if base == "UTCBAR":
+        return Kind.TENSOR_COMMIT, 1, how | Tensor.MULTICAST * ("MULTICAST" in words)
+    if base == "UTCATOMSWS":
+        return (Kind.DEALLOCATE if "AND" in words else Kind.ALLOCATE), numbers.latencies["shared"], how
+    if base == "LDTM":
+        return Kind.TENSOR_LOAD, numbers.latencies["tensor_load"], _passing(item, numbers.tensor_read)
+    if base == "STTM":
+        return Kind.TENSOR_STORE, numbers.latencies["tensor_store"], _passing(item, numbers.tensor_write)
+    return Kind.TENSOR_WAIT, 1, 0
+
+
+def _passing(item: Decoded, rate: float) -> int:
+    """The time (1/256 clock) in which a fragment passes, at ``rate`` bytes per clock of a lane of tensor memory. Shapes of 16 lanes
+    move two words of a warp's 32 for each lane."""
+    words = 4 * fragment_of(item) * (2 if "16dp" in item.opcode else 1)
+    return round((words / rate) * (1 << FRACTION))
 
 
 def _count(item: Decoded) -> int:
@@ -302,6 +355,8 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
         # Threads of one CTA communicate through shared memory or the L1 of their SM.
         if item.opcode == "FENCE.VIEW.ASYNC.S":
             return numbers.latencies["shared"]
+        if item.opcode == "FENCE.VIEW.ASYNC.T":
+            return 1
         return numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"]
     return 1 + item.control.yields
 

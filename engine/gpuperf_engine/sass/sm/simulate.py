@@ -40,6 +40,8 @@ __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 
 #: Capacity of the table of stalls: records per instruction, and additional ones.
 _STALLS, _MORE_STALLS = 16, 4096
+#: Products of a warp (m16n8k8 in half precision), in lanes, that compute a column of D in 128 lanes from 32 bytes of each row of A.
+_COLUMN = 64
 #: A clock that no simulation reaches.
 _NEVER = 1 << 60
 
@@ -88,8 +90,9 @@ class Simulated:
     """``events``: a row of ``sm_records.Event`` for each event of a window. ``cycles``: until the SM has finished, including data in
     flight; ``ended``: the end of the last warp; ``finished``: the end of each CTA, and ``progress`` the instructions issued until
     then; ``issued``: by position of the instruction; ``resident_clocks``: clocks that warps were resident, summed; ``moved``: clocks
-    of the LSU that all sub-partitions share, by position; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks
-    in which code was fetched. ``skipped``: CTAs skipped because waves repeat; only ``skipped_cycles`` includes them."""
+    of the LSU that all sub-partitions share, by position; ``tensor_clocks``: clocks in which the tensor core executed ``tcgen05``
+    products; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks in which code was fetched. ``skipped``: CTAs
+    skipped because waves repeat; only ``skipped_cycles`` includes them."""
 
     cycles: int
     ended: int
@@ -107,6 +110,7 @@ class Simulated:
     dram_sectors: int
     row_clocks: float
     lsu_clocks: int
+    tensor_clocks: float
     fetch_clocks: int
     skipped: int
     skipped_cycles: int
@@ -235,7 +239,9 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
         Sm.LATENCY_TMA_L2: max(1, latencies.get("tma_l2", latencies["l2"] + behind) - behind),
         Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
         Sm.REQUEST_CLOCKS: numbers.tma_clocks, Sm.TURNAROUND: numbers.turnaround,
-        Sm.GAP: round(numbers.sm_count / numbers.cta_rate),
+        Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.LATENCY_TENSOR: latencies.get("tcgen05", 0),
+        Sm.LATENCY_PAIR: latencies.get("tcgen05_pair", latencies.get("tcgen05", 0)),
+        Sm.COLUMN_COST: round(_COLUMN / (numbers.parts * numbers.lanes.get("tensor", 1.0)) * (1 << FRACTION)),
     }  # fmt: skip
 
 
@@ -305,7 +311,7 @@ def _simulated(
         return operations.counted(field) // np.uint64(len(sms))
 
     # Stores, and loads without a use, are still in flight when the last warp ends.
-    queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM, Sm.ROWS) >> FRACTION
+    queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM, Sm.ROWS, Sm.TENSOR) >> FRACTION
     busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
     return Simulated(
         cycles=max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued),
@@ -324,6 +330,7 @@ def _simulated(
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
         lsu_clocks=max(busy),
+        tensor_clocks=mean_of(Sm.TENSOR_BUSY) / (1 << FRACTION),
         # Lines prefetched beyond the end of the last warp do not count.
         fetch_clocks=min(most_of(Sm.FETCHING) >> FRACTION, most_of(Sm.ENDED)),
         skipped=int(sms[0, Sm.SKIPPED // 8]),

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ...jit.ir.sm_records import Stream
 from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
+from ..registers import WIDTHS
 from ..run.needed import LOADS, STORES
 from ..run.tracing import OFF, Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
-from .operations import WIDTHS
 from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
 from .sharing import ROW, Group
 
@@ -32,6 +32,7 @@ _SPACES = {
     "window": 4,
     "copy": 5,
     "generic": 6,
+    "word": 7,
 }
 _MOST_CLASSES = 6
 _LINE = 128
@@ -47,6 +48,8 @@ _ATOMICS = ("ATOM", "RED")
 #: Flag of a site: registers are packed only if all lanes load the same. NVIDIA states for 7.0 to 7.5 that they are if neighbours do
 #: (docs/metrics.md).
 _ALONE, _NOT_PACKED = 64, 80
+#: From 10.0 on, code of the system uses mbarriers in the first KiB of shared memory.
+_RESERVES = 100
 Place = tuple[int, int, int]
 
 
@@ -380,6 +383,8 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
             flags = {"4": 0, "2": 2}.get(words[-1], 4)
         if site.space == "copy":
             width, group, flags = min(255, index), way_of(item), int(item.base.startswith("UBLK"))
+        elif site.space == "mbarrier":
+            flags = int(tracer.number >= _RESERVES)
         elif not packs:
             flags |= _ALONE
         sites[index] = _SPACES[site.space], width, group, flags

@@ -17,7 +17,16 @@ from .simulate import Simulated
 __all__ = ["Wait", "caused_by", "name_of", "waits_of"]
 
 _SHORT = frozenset(
-    [Kind.SHARED, Kind.SHUFFLE, Kind.INIT, Kind.SIGNAL, Kind.EXPECT, Kind.TEST, Kind.COPIES_SIGNAL]
+    [
+        Kind.SHARED,
+        Kind.SHUFFLE,
+        Kind.INIT,
+        Kind.SIGNAL,
+        Kind.EXPECT,
+        Kind.TEST,
+        Kind.COPIES_SIGNAL,
+        Kind.DATA_SIGNAL,
+    ]
 )
 _NAMES = {
     Cause.GROUP: "long_scoreboard",
@@ -29,6 +38,7 @@ _NAMES = {
     Cause.WARPGROUP: "warpgroup_arrive",
     Cause.MBARRIER: "mbarrier",
     Cause.FETCH: "no_instruction",
+    Cause.COLUMNS: "sleeping",
     Cause.UNKNOWN: "unknown",
 }
 #: Opcodes whose results a scoreboard guards although they use no queue.
@@ -93,7 +103,7 @@ def name_of(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) 
 def _of_result(on: Decoded, kind: int, architecture: int) -> str:
     if kind in _SHORT:
         return "short_scoreboard"
-    if kind > Kind.SHARED:
+    if kind > Kind.SHARED or kind in (Kind.TENSOR_LOAD, Kind.TENSOR_STORE):
         return "long_scoreboard"
     if on.base == "LDC":
         return result_cause("constant")

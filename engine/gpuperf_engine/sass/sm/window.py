@@ -13,7 +13,7 @@ from .waits import name_of
 
 __all__ = ["Bar", "Window", "window_of"]
 
-_UNITS = ("lsu", "l2", "dram")
+_UNITS = ("lsu", "l2", "dram", "tensor")
 _POSITION = (1 << CAUSE_BIT) - 1
 
 

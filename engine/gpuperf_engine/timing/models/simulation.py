@@ -25,7 +25,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 11
+REVISION = 12
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
@@ -225,6 +225,8 @@ def numbers_of(machine: Machine) -> SmNumbers:
         code=_code_caches(machine),
         partial_rate=machine.l2_partial_rate or 0.0,
         atomic_turns=machine.atomic_turns or 0.0,
+        tensor_read=machine.tensor_memory_read or 0.0,
+        tensor_write=machine.tensor_memory_write or 0.0,
         **_rows(machine),
     )
 

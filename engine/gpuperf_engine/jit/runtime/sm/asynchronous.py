@@ -93,10 +93,16 @@ def sm_arrived(sm: Sm, warp: Warp, copy: Copy, place: int, start: int, far: int)
                 late = behind
             peer.COPIED += copy.BYTES_MOVED * sm.WAVE << FRACTION >> 7
         rank += 1
+    # in a pair of CTAs, the mbarrier of either may be told
+    apart = word >> 24 & 255
+    parity = (word >> 16 ^ apart) & 1
     rank = 0
     while rank < sm.GROUP:
         if mask >> rank & 1:
-            peer = Sm(sm.PEERS + rank * Sm.BYTES)
+            told = rank
+            if apart and sm.GROUP > 1:
+                told = rank >> 1 << 1 | parity
+            peer = Sm(sm.PEERS + told * Sm.BYTES)
             other = Slot(peer.SLOT + offset)
             by = sm_position(sm, warp.OP)
             if sm_signal(peer, other, number, 0, 0 - copy.BYTES_MOVED, start + latency + late, by):

@@ -2,8 +2,8 @@
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. For mbarriers, the stream has a count, then for each
 mbarrier a word (its number, the CTA · 2⁸, lanes · 2¹⁶) and the value. For a copy, it has a word (its kind, the mbarrier · 2⁸, the CTA
-· 2¹⁶) and the mask of the CTAs that receive it, or ``END`` twice if no copy was issued. Mbarriers and kinds of copies are numbered in
-the order of their first use.
+that receives it · 2¹⁶, the bits in which the CTA of the mbarrier differs · 2²⁴) and the mask of the CTAs that receive it, or ``END``
+twice if no copy was issued. Mbarriers and kinds of copies are numbered in the order of their first use.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ def sm_mbarrier(s: Stream, word: int) -> int:
     return number
 
 
-def sm_signals(s: Stream, words: int, out: int) -> int:
-    """Append a signal or test of mbarriers, and return the end of the stream. Lanes with the same mbarrier and value are combined."""
+def sm_signals(s: Stream, words: int, reserved: int, out: int) -> int:
+    """Append a signal or test of mbarriers, and return the end of the stream. Lanes with the same mbarrier and value are combined.
+    Those in the first ``reserved`` KiB of shared memory, which belong to the system, are left out."""
     count = 0
     lane = 0
     while lane < 32:
         word = load32(words + 4 * lane)
-        if word != END:
+        if word != END and (word & 4194303) >= reserved * 256:
             value = load32(words + 128 + 4 * lane)
             number = sm_mbarrier(s, word & 4194303) | (word >> 22 & 255) << 8
             at = out + 4
@@ -88,7 +89,10 @@ def sm_copy(s: Stream, words: int, site: int, out: int) -> int:
     if barrier != END:
         number = sm_mbarrier(s, (barrier & 16777215) >> 2)
         rank = barrier >> 24
-    store32(out, sm_copy_kind(s, key, form) | number << 8 | rank << 16)
+    there = load32(words) >> 24
+    if load32(words) == END or load8(site + 2) == 4:
+        there = rank
+    store32(out, sm_copy_kind(s, key, form) | number << 8 | there << 16 | (there ^ rank) << 24)
     store32(out + 4, named >> 16)
     return out + 8
 

@@ -30,6 +30,16 @@ from .choice import sm_again, sm_choose
 from .fetch import sm_enter, sm_fetch
 from .memory import sm_forget, sm_memory
 from .stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step, sm_waited
+from .tensor import (
+    sm_allocate,
+    sm_deallocate,
+    sm_fragment,
+    sm_freed,
+    sm_in_order,
+    sm_multiply,
+    sm_stored_tensor,
+    sm_told_products,
+)
 
 
 def sm_start(sm: Sm, slot: Slot, at: int) -> int:
@@ -135,6 +145,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
             if line.VALID:
                 sm_forget(sm, line)
             line = Line(line + Line.BYTES)
+        sm_freed(sm, slot, slot.COLUMNS, now)
         sm_follow(sm, slot, now)
     else:
         barrier = 0
@@ -207,6 +218,8 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
             ready = (warp.GROUPS[number] - (op.ARGUMENT >> 8) << AT_BIT) + warp.GROUP_BY[number]
             if ready > at:
                 at = ready
+    if op.KIND == Kind.TENSOR_WAIT and warp.STORED > at:
+        at = warp.STORED
     if op.KIND == Kind.MATRIX_WAIT:
         left = op.ARGUMENT
         group = warp.PRODUCED
@@ -340,6 +353,8 @@ def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     kind = op.KIND
     if kind == Kind.BARRIER or kind == Kind.ARRIVE:
         sm_barrier(sm, warp, op, now)
+    elif kind == Kind.ALLOCATE and warp.WANTED:
+        warp.STATE = 41
     elif kind == Kind.TEST and warp.TESTS:
         warp.STATE = 63 + warp.TESTS
         warp.TESTS = 0
@@ -348,6 +363,26 @@ def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     elif kind == Kind.CLUSTER_ARRIVE or kind == Kind.CLUSTER_WAIT:
         sm_cluster(sm, warp, kind, now)
     return 0
+
+
+def sm_tensor(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """Execute a ``tcgen05`` instruction: returns when its result is ready."""
+    kind = op.KIND
+    if kind == Kind.TENSOR:
+        sm_multiply(sm, warp, op, now)
+    elif kind == Kind.TENSOR_COPY:
+        sm_in_order(sm, warp, op, 0, op.ARGUMENT >> 8, 0, now)
+    elif kind == Kind.TENSOR_COMMIT:
+        sm_told_products(sm, warp, op, now)
+    elif kind == Kind.TENSOR_LOAD:
+        return sm_fragment(sm, part, op.ARGUMENT, now) + op.LATENCY
+    elif kind == Kind.TENSOR_STORE:
+        sm_stored_tensor(sm, part, warp, op, now)
+    elif kind == Kind.ALLOCATE:
+        sm_allocate(sm, warp, op)
+    elif kind == Kind.DEALLOCATE:
+        sm_deallocate(sm, warp, now)
+    return now + op.LATENCY
 
 
 def sm_issue(sm: Sm, part: int) -> int:
@@ -373,6 +408,8 @@ def sm_issue(sm: Sm, part: int) -> int:
         ready = now + 1
     elif kind == Kind.TRANSFER:
         sm_transfer(sm, warp, now)
+    elif kind >= Kind.TENSOR:
+        ready = sm_tensor(sm, part, warp, op, now)
     elif kind == Kind.COMMIT:
         sm_committed(warp)
     elif op.COMMON:
@@ -422,4 +459,9 @@ def sm_run(sm: Sm) -> int:
         if at >= never:
             break
         sm_issue(chosen, part)
-    return sm.DONE == sm.CTAS
+    peer = sm
+    while peer < ends:
+        if peer.DONE != peer.CTAS:
+            return 0
+        peer = Sm(peer + Sm.BYTES)
+    return 1

@@ -106,9 +106,14 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
             if kind == Kind.COPIES_SIGNAL and warp.COPIED > at:
                 at = warp.COPIED
             expected = 0
+            arrivals = lanes
             if kind == Kind.EXPECT:
                 expected = value * lanes
-            if sm_signal(peer, other, number, lanes, expected, at, by):
+            elif kind == Kind.DATA_SIGNAL:
+                expected = 0 - value * lanes
+            if op.ARGUMENT:
+                arrivals = 0
+            if sm_signal(peer, other, number, arrivals, expected, at, by):
                 sm_again(peer)
     warp.PLACE = place
     return ready

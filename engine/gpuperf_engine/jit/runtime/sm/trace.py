@@ -140,6 +140,16 @@ def sm_named(words: int, lanes: int) -> int:
     return named
 
 
+def sm_first(words: int) -> int:
+    """The word of the lowest active lane; ``END`` without one."""
+    lane = 0
+    while lane < 32:
+        if load32(words + 4 * lane) != END:
+            return load32(words + 4 * lane)
+        lane += 1
+    return END
+
+
 def sm_which(numbers: int, count: int, number: int) -> int:
     """The index of a number in an array; -1 if it is not there."""
     while count:
@@ -243,12 +253,15 @@ def sm_turns(words: int) -> int:
 
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an
-    mbarrier, 4 the value of an mbarrier operation, 5 a copy, 6 generic), the words of a lane, the group, and flags: 1 for an atomic,
-    twice the log2 of 32 / its lanes, 32 for a store, 64 if registers are packed only if all lanes access the same word, 128 if the
-    data do not come from L1."""
+    mbarrier, 4 the value of an mbarrier operation, 5 a copy, 6 generic, 7 a word), the words of a lane, the group, and flags: 1
+    for an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 32 for a store, 64 if registers are packed only if all
+    lanes access the same word, 128 if the data do not come from L1."""
     space = load8(site)
     if space == 3:
-        return sm_signals(s, words, out)
+        return sm_signals(s, words, load8(site + 3), out)
+    if space == 7:
+        store32(out, sm_first(words))
+        return out + 4
     if space == 4:  # part of the preceding signal
         return out
     if space == 5:

@@ -77,6 +77,7 @@ def _launch(profile: Profile, estimates: dict[str, Estimate]) -> dict[str, objec
                 "occupancy": e.occupancy,
                 "ctas_per_sm": e.ctas_per_sm,
                 "waves": e.waves,
+                "l2_read_sectors": e.l2_read_sectors,
                 "notes": list(e.notes),
                 "stalls": [asdict(stall) for stall in e.stalls],
                 "advice": [asdict(item) for item in e.advice],
@@ -172,6 +173,8 @@ def _profile_table(
             )
         )
         yield f"  occupancy {100 * estimate.occupancy:.3g} % ({estimate.ctas_per_sm} CTAs per SM, by {estimate.occupancy_limiter})"
+        if estimate.l2_read_sectors is not None:
+            yield f"  {number(estimate.l2_read_sectors)} sectors read from L2 (modelled)"
         yield from (f"  note: {note}" for note in estimate.notes)
         yield from (
             f"  {line}" for line in why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here)

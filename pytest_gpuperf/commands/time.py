@@ -287,4 +287,9 @@ def _of_simulation(estimate: Estimate) -> list[str]:
         f"{number(round(estimate.cycles))} cycles, limited by {estimate.limiter}; of these need: {', '.join(needed)}",
         f"occupancy {100 * estimate.occupancy:.0f} % ({estimate.ctas_per_sm} CTAs per SM, limited by {estimate.occupancy_limiter})",
         f"warps: {', '.join(shares)}",
+        *(
+            [f"{number(estimate.l2_read_sectors)} sectors read from L2 (modelled)"]
+            if estimate.l2_read_sectors is not None
+            else []
+        ),
     ]

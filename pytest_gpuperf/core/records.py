@@ -242,6 +242,9 @@ class _ShownTargetMore(TypedDict, total=False):
         list[StalledLineRow],
         {"description": "For a simulated launch the lines that warps wait for, the longest wait first."},
     ]
+    l2_read_sectors: Annotated[
+        Count, {"description": "32-byte sectors that a simulated launch reads from L2, modelled."}
+    ]
     machine_code: ShownMachineCode
     no_machine_code: Annotated[str, {"description": "Why there is none, if it was requested."}]
 

@@ -177,6 +177,8 @@ def measure_targets(
             "waves": significant(estimate.waves),
             "notes": list(estimate.notes),
         }
+        if estimate.l2_read_sectors is not None:
+            shown[target]["l2_read_sectors"] = estimate.l2_read_sectors
         if stalled := stalled_rows(estimate, shown_at):
             shown[target]["stalled_lines"] = stalled
         if waits := stall_rows(estimate.stalls, shown_at):

@@ -92,6 +92,7 @@ def target_bars(name: str, record: Case) -> dict[str, object]:
         "waves": number(shown["waves"]),
         "model": shown["model"],
         "launch": number(shown["launch_us"], "µs"),
+        "l2_reads": number(shown["l2_read_sectors"]) if "l2_read_sectors" in shown else "",
         "machine": entry["machine"],
         "machine_code": _machine_code(entry, shown),
         "stalls": [

@@ -68,6 +68,7 @@ class Machine:
     shared_per_cta: int
     shared_reserved_per_cta: int
     shared_allocation_unit: int
+    shared_carve_out: int | None
     l1_bytes: int
     l1_bandwidth: float
     l1_tag_rate: float
@@ -77,6 +78,8 @@ class Machine:
     l2_sm_bandwidth: float
     #: Sectors per clock that stores can write in part; ``None``: unknown.
     l2_partial_rate: float | None
+    #: What is read from L2 beside the accesses of the launch; ``None``: unknown.
+    l2_other_reads: float | None
     #: The instruction cache of an SM (Nsight Compute's ICC); ``None``: unknown.
     icc_bytes: int | None
     icc_ways: int | None

@@ -81,6 +81,7 @@ QUANTITIES = (
         minimum=0.01,
     ),
     QuantityRule("shared", "per_sm", "shared_per_sm", "B"),
+    QuantityRule("shared", "carve_out", "shared_carve_out", "B", needed=False),
     QuantityRule("shared", "per_cta", "shared_per_cta", "B"),
     QuantityRule("shared", "reserved_per_cta", "shared_reserved_per_cta", "B", minimum=0),
     QuantityRule("shared", "allocation_unit", "shared_allocation_unit", "B"),
@@ -93,6 +94,9 @@ QUANTITIES = (
     QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
     QuantityRule(
         "cache", "l2_partial_rate", "l2_partial_rate", "sectors/clk", whole=False, minimum=0.01, needed=False
+    ),
+    QuantityRule(
+        "cache", "l2_other_reads", "l2_other_reads", "sectors/clk", whole=False, minimum=0, needed=False
     ),
     QuantityRule("cache", "icc", "icc_bytes", "B", minimum=128, needed=False),
     QuantityRule("cache", "icc_ways", "icc_ways", "lines/set", needed=False),

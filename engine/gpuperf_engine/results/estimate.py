@@ -54,7 +54,8 @@ class Estimate:
     all warps of the SM, are either ``stalled`` or those in which an instruction is ``issued``); otherwise both are empty.
     ``model_revision`` is raised whenever predictions of the simulation change, and is 0 for all other models. ``stalls``, those
     with the most cycles first, and ``advice``, that with the largest predicted gain first, are present if they were requested
-    (``why``) and the simulation or Kleimenov-Popova predicted the time."""
+    (``why``) and the simulation or Kleimenov-Popova predicted the time. ``l2_read_sectors``: the 32-byte sectors that are read from L2
+    (``lts__t_sectors_op_read.sum``), modelled; ``None`` if the launch was not simulated, or not enough of its CTAs could be traced."""
 
     machine: str
     machine_revision: int
@@ -75,6 +76,7 @@ class Estimate:
     advice: tuple[Advice, ...] = ()
     assembler: str = ""
     model_revision: int = 0
+    l2_read_sectors: int | None = None
 
     @property
     def warp_clocks(self) -> float:

@@ -279,6 +279,17 @@ def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:
         notes=tuple(dict.fromkeys(note for part, _ in parts for note in part.notes)),
         stalls=add_stalls((stall, times) for part, times in parts for stall in part.stalls),
         advice=add_advice((item, times) for part, times in parts for item in part.advice),
+        l2_read_sectors=_read(parts),
+    )
+
+
+def _read(parts: list[tuple[Estimate, int]]) -> int | None:
+    """The sum of the sectors read from L2, if all launches have it."""
+    found = [(part.l2_read_sectors, times) for part, times in parts]
+    return (
+        sum(times * (sectors or 0) for sectors, times in found)
+        if all(s is not None for s, _ in found)
+        else None
     )
 
 

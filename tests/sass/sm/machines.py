@@ -98,10 +98,12 @@ def run(
     apart: int = 1,
     partial_rate: float = 0.0,
     filled: int = 0,
+    drawn: bool = False,
+    together: bool = False,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
     ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory; ``filled``: sectors (bits) of each line
-    that are written in part."""
+    that are written in part; ``drawn`` and ``together``: as in ``Memory``."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -117,6 +119,7 @@ def run(
     memory = Memory(
         l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,), row_rate=row_rate, rows=(1.0,),
         partial_rate=partial_rate, filled=(np.full(max(1, lines), filled, np.uint8),),
+        drawn=drawn, together=together,
     )  # fmt: skip
     operations = Operations(graph, numbers)
     operations.change(changed or {})

@@ -226,7 +226,8 @@ class Block(Record):
 class Line(Record):
     """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: the sectors that are in L1, that must be written
     back, and that the CTA has touched; ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM.
-    ``OPEN``: in the first line of each row of DRAM, until when the row is open."""
+    ``NEWER`` and ``OLDER``: its neighbours in L1 by last use; if L1 evicts a random line, ``OLDER`` is its place there. ``OPEN``: in
+    the first line of each row of DRAM, until when the row is open."""
 
     VALID = U8(0)
     DIRTY = U8(1)
@@ -505,7 +506,15 @@ class Sm(Record):
     ALLOCATED = U64(_TENSOR + 40)
     # by sub-partition: when the path between its tensor memory and its registers is free (1/256 clock)
     FRAGMENTS = Array64(_TENSOR + 48)
-    BYTES = _TENSOR + 48 + 8 * SUB_CORES
+    _L1 = _TENSOR + 48 + 8 * SUB_CORES
+    # 1 if the lines of all CTAs have the same numbers, so that CTAs share what is in L1, and stores are kept there
+    TOGETHER = U64(_L1)
+    # if L1 evicts a random line: addresses of the lines in L1, and the last random number
+    KEPT_AT = U64(_L1 + 8)
+    DRAWN = U64(_L1 + 16)
+    # by CTA: the sectors that its loads read from L2; 0 if they are not counted
+    READS = U64(_L1 + 24)
+    BYTES = _L1 + 32
 
 
 class Stream(Record):

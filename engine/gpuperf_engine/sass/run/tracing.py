@@ -390,6 +390,19 @@ class Tracer:
         """``Trace.last`` of these CTAs. Each warp ends when its record would have ``words`` words."""
         return self._attempt(record, ctas, 0, 0, (_BEGINNING + words, 0xFFFFFFFF)).last
 
+    def whole(
+        self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int
+    ) -> list[list[NDArray[np.uint32]]]:
+        """``Trace.words`` of these CTAs, of whose warps most have at most ``words`` words."""
+        everything = OFF, 0xFFFFFFFF
+        first = self._attempt(record, ctas, len(ctas), words, everything)
+        most = int(first.used.max(initial=0))
+        if most <= words:
+            return first.words
+        if most * record.plan.warps_per_cta * len(ctas) > _MOST_WORDS:
+            raise NotRun("its CTAs execute too many instructions to be recorded")
+        return self._attempt(record, ctas, len(ctas), most, everything).words
+
     def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
         """The complete trace of the first ``full`` of these CTAs of a launch; of the others only ``last``."""
         everything = OFF, 0xFFFFFFFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from operator import attrgetter
 
 from ...jit import cache
@@ -14,8 +14,9 @@ from ..assemble import assemble
 from ..resources import resources_of
 from ..run.writer import NotRun
 from ..tools import find_tool
-from .launch import Stalled, Timed, trace_launch
+from .launch import Stalled, Timed, Traced, trace_launch
 from .numbers import SmNumbers
+from .reads import read_sectors
 from .waits import Wait
 
 __all__ = ["assembled_resources", "timed_launch"]
@@ -45,8 +46,8 @@ def timed_launch(
     warm: bool,
     changed: Mapping[int, int] | None = None,
 ) -> Timed:
-    """``Traced.timed`` of a launch. Raises ``NotRun`` if the launch cannot be simulated, ``MachineError`` if ``ptxas`` or ``nvdisasm``
-    fails."""
+    """``Traced.timed`` of a launch; without changes also its reads from L2. Raises ``NotRun`` if the launch cannot be simulated,
+    ``MachineError`` if ``ptxas`` or ``nvdisasm`` fails."""
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
         raise NotRun("its counters are the mean of different launches")
@@ -71,12 +72,25 @@ def timed_launch(
             cache.keep(name, _OF_INPUTS)
             name = _with_inputs(name, record)
         timed = traced.timed(numbers, resident, shared_per_cta, warm, changed)
+        if not changed:
+            timed = replace(timed, reads=_reads(traced, timed, numbers, resident, shared_per_cta))
     except NotRun as reason:
         if plan.inputs is not None:  # else the reason may be that memory contents were not kept
             cache.keep(name, json.dumps({"refused": str(reason)}).encode())
         raise
     cache.keep(name, json.dumps(_fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}).encode())
     return timed
+
+
+def _reads(
+    traced: Traced, timed: Timed, numbers: SmNumbers, resident: int, shared_per_cta: int
+) -> int | None:
+    issued = sum(item.issued for item in timed.instructions)
+    try:
+        loaded = read_sectors(traced, numbers, resident, shared_per_cta, issued / timed.simulated)
+    except NotRun:
+        return None
+    return loaded + round(numbers.other_reads * timed.cycles)
 
 
 #: Fields that are lists of records; each record is stored as a list of its fields.

@@ -64,7 +64,7 @@ class Timed:
     """``cycles``: of the launch without its overhead; ``bounds``: cycles that each resource alone needs; ``instructions``: of the
     simulated CTAs; ``waits``: of the warps, whose positions index ``instructions``; ``simulated``: the number of CTAs simulated, of
     the ``ctas`` of the SM; ``strata``: the number of sampled CTAs, if each CTA of the launch executes different instructions, else
-    0."""
+    0; ``reads``: the sectors that are read from L2, ``None`` if unknown."""
 
     cycles: float
     bounds: dict[str, float]
@@ -73,6 +73,7 @@ class Timed:
     simulated: int
     ctas: int
     strata: int = 0
+    reads: int | None = None
 
 
 @dataclass(eq=False)
@@ -116,7 +117,7 @@ class Traced:
         size = self.record.plan.cluster_ctas
         clusters = -(-(self.record.plan.ctas // size) // (found.ctas + 1))
         fewer = replace(numbers, sm_count=clusters * size)
-        if self._ctas(fewer) == found.ctas:
+        if self.ctas_of_sm(fewer) == found.ctas:
             return found
         other = self._timed(fewer, resident, shared_per_cta, warm, changed)
         return replace(found, cycles=max(min(found.cycles, other.cycles), *found.bounds.values()))
@@ -130,11 +131,11 @@ class Traced:
         changed: Mapping[int, int] | None,
     ) -> Timed:
         plan = self.record.plan
-        clusters, ctas = self._clusters(numbers), self._ctas(numbers)
+        clusters, ctas = self._clusters(numbers), self.ctas_of_sm(numbers)
         resident = min(resident, ctas)
         copies = self._copies(numbers, resident)
-        memory = self._memory(numbers, resident, shared_per_cta, warm)
-        numbers = self._used(numbers)
+        memory = self.memory(numbers, resident, shared_per_cta, warm)
+        numbers = self.used(numbers)
         operations = Operations(self.graph, numbers)
         operations.change(changed or {})
 
@@ -173,13 +174,13 @@ class Traced:
         """``clocks`` clocks of the SM from ``start`` on (``None``: in the middle of the simulated CTAs). Other arguments as
         ``timed``."""
         plan = self.record.plan
-        clusters, ctas = self._clusters(numbers), self._ctas(numbers)
+        clusters, ctas = self._clusters(numbers), self.ctas_of_sm(numbers)
         resident = min(resident, ctas)
         copies, memory = (
             self._copies(numbers, resident),
-            self._memory(numbers, resident, shared_per_cta, warm),
+            self.memory(numbers, resident, shared_per_cta, warm),
         )
-        numbers = self._used(numbers)
+        numbers = self.used(numbers)
         operations = Operations(self.graph, numbers)
 
         def run(count: int, at_once: int, window: tuple[int, int] | None) -> Simulated:
@@ -206,22 +207,26 @@ class Traced:
         """Clusters that run concurrently. Each CTA of a cluster runs on its own SM."""
         return max(1, numbers.sm_count // self.record.plan.cluster_ctas)
 
-    def _ctas(self, numbers: SmNumbers) -> int:
+    def ctas_of_sm(self, numbers: SmNumbers) -> int:
         """CTAs of the SM that has the most."""
         plan = self.record.plan
         return -(-(plan.ctas // plan.cluster_ctas) // self._clusters(numbers))
 
-    def _used(self, numbers: SmNumbers) -> SmNumbers:
+    def used(self, numbers: SmNumbers) -> SmNumbers:
         """The numbers with the fewest SMs that do not raise the most CTAs on an SM: additional SMs do not slow down those that have
         CTAs."""
         size = self.record.plan.cluster_ctas
-        clusters = -(-(self.record.plan.ctas // size) // self._ctas(numbers))
+        clusters = -(-(self.record.plan.ctas // size) // self.ctas_of_sm(numbers))
         return replace(numbers, sm_count=min(numbers.sm_count, clusters * size))
 
     def _part(self, numbers: SmNumbers) -> float:
         """The SM's share of the global memory accesses of all CTAs, which is its share of the L2 and DRAM bandwidth: SMs with less
         work leave bandwidth to others. With bulk or tensor copies, the share is that of the CTAs."""
-        ctas, classes, even = self._ctas(numbers), self.classes, self._ctas(numbers) / self.record.plan.ctas
+        ctas, classes, even = (
+            self.ctas_of_sm(numbers),
+            self.classes,
+            self.ctas_of_sm(numbers) / self.record.plan.ctas,
+        )
         spaces = np.array([group.space == "global" for group in classes.groups] + [False])
         lines = np.array([spaces[item.groups].sum() for item in classes.classes], np.float64)
         of_cluster = lines.reshape(-1, classes.cluster).mean(axis=1)
@@ -236,7 +241,7 @@ class Traced:
         copying = self.classes.copying
         return Copies() if copying is None else copying.of(resident * numbers.sm_count)
 
-    def _memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
+    def memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
         """The capacity of L1, the SM's share of the bandwidths, and the share of its accesses that comes from DRAM."""
         plan, part = self.record.plan, self._part(numbers)
         classes, typical = self.classes, self.classes.typical

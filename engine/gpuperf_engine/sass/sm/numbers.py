@@ -46,7 +46,8 @@ class SmNumbers:
     ``shared_pipes``). ``queue``: memory instructions that a sub-partition queues; ``address_clocks``: clocks between two of them at
     the address unit of the sub-partition; ``lsu_clocks``: clocks between two of them at the LSU that all sub-partitions share;
     ``wavefront_clocks``: clocks in which 128 bytes pass between the banks and the registers; ``tag_rate``: lines per clock;
-    ``l1_bytes``: L1 and shared memory together.
+    ``l1_bytes``: L1 and shared memory together; ``shared_unit``: what an SM gives to shared memory is a multiple of it, 0 if
+    anything is. ``other_reads``: sectors that are read from L2 in a clock beside the accesses of a launch.
 
     Bandwidths of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` (only loads or only
     stores) or ``mixed``, which applies in full if the smaller direction has at least the share ``fully_mixed`` of the bytes;
@@ -89,3 +90,5 @@ class SmNumbers:
     atomic_turns: float = 0.0
     tensor_read: float = 0.0
     tensor_write: float = 0.0
+    shared_unit: int = 0
+    other_reads: float = 0.0

@@ -13,6 +13,8 @@ __all__ = [
     "MOST_INSTRUCTIONS_AGAIN",
     "MOST_RUNS",
     "MOST_WAVES",
+    "READ_CTAS",
+    "READ_WORDS",
     "SAMPLE",
     "SEEN_COPIES",
     "START_INSTRUCTIONS",
@@ -41,6 +43,10 @@ FIRST_CTAS, FIRST_WARPS = 4096, 1 << 14
 at once on any machine, except for CTAs of few warps."""
 BEGINNING = 8192
 """Words that each of these warps records before it ends: some hundred blocks, more than the first iteration of a loop over tiles."""
+READ_CTAS = 96
+"""CTAs whose reads from L2 are counted, besides those that fill L1 and those that run last."""
+READ_WORDS = 1 << 24
+"""Words that the traces of these CTAs have at most: 64 MiB."""
 MOST_RUNS = 1_000_000
 """Runs of sectors, of all CTAs together, whose union is computed. Of more runs, a part of each CTA's is used."""
 MOST_EVENTS = 1 << 16

@@ -42,6 +42,8 @@ __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 _STALLS, _MORE_STALLS = 16, 4096
 #: Products of a warp (m16n8k8 in half precision), in lanes, that compute a column of D in 128 lanes from 32 bytes of each row of A.
 _COLUMN = 64
+#: The first of the random numbers.
+_SEED = 1
 #: A clock that no simulation reaches.
 _NEVER = 1 << 60
 
@@ -53,7 +55,9 @@ class Memory:
     does; ``behind``: by group, the share of the other first touches that waits for a DRAM access of another SM. ``mixed``: from 0,
     where DRAM is only read or only written, to 1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no known limit);
     ``rows``: by group, the share of its rows that the SM opens itself. ``partial_rate``: sectors per clock that stores of the SM can
-    write in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them."""
+    write in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them.
+    ``drawn``: whether L1 evicts a random line instead of the least recently used one; ``together``: whether the lines of all classes
+    have the same numbers, so that CTAs share what is in L1, and stores are kept there."""
 
     l1_lines: int
     l2_rate: float
@@ -66,6 +70,8 @@ class Memory:
     rows: tuple[float, ...] = ()
     partial_rate: float = 0.0
     filled: tuple[NDArray[np.uint8], ...] = ()
+    drawn: bool = False
+    together: bool = False
 
     @property
     def partial_clocks(self) -> float:
@@ -92,7 +98,8 @@ class Simulated:
     then; ``issued``: by position of the instruction; ``resident_clocks``: clocks that warps were resident, summed; ``moved``: clocks
     of the LSU that all sub-partitions share, by position; ``tensor_clocks``: clocks in which the tensor core executed ``tcgen05``
     products; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks in which code was fetched. ``skipped``: CTAs
-    skipped because waves repeat; only ``skipped_cycles`` includes them."""
+    skipped because waves repeat; only ``skipped_cycles`` includes them. ``reads``: the sectors that the loads of each CTA read from
+    L2; whole waves are then not skipped."""
 
     cycles: int
     ended: int
@@ -116,6 +123,7 @@ class Simulated:
     skipped_cycles: int
     resident_clocks: int
     events: NDArray[np.uint64]
+    reads: NDArray[np.uint64]
 
 
 def simulate(
@@ -151,6 +159,7 @@ def simulate(
             numbers.parts * each,
             most,
             copies.mbarriers,
+            memory.together,
         )
         for rank in range(classes.cluster)
     ]
@@ -160,13 +169,17 @@ def simulate(
         Sm.CTAS: len(ctas), Sm.RESIDENT: resident, Sm.WARPS: warps, Sm.EACH: each,
         Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,
         Sm.SHARES: shares.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: len(sms), Sm.COPIES: kinds.ctypes.data,
-        Sm.ALIKE: ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
+        Sm.ALIKE: 0 if memory.together else ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
         Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
         Sm.WINDOW_FROM: _NEVER, **_clocks(numbers), **_bandwidths(numbers, memory),
     }  # fmt: skip
-    for sm, load, code in zip(sms, loads, codes):
-        _set(sm, common | load.fields() | code.fields())
+    places = np.zeros((len(loads), memory.l1_lines + 1 if memory.drawn else 0), np.uint64)
+    if memory.drawn:
+        common[Sm.DRAWN] = _SEED
+    for sm, load, code, place in zip(sms, loads, codes, places):
+        own = {Sm.KEPT_AT: place.ctypes.data} if memory.drawn else {}
+        _set(sm, common | load.fields() | code.fields() | own)
         sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = _NEVER
     if window:
         kept = {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events)}
@@ -260,26 +273,36 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.PARTIAL_COST: round(memory.partial_clocks * (1 << FRACTION)),
         Sm.MIXED: round(256 * memory.mixed),
         Sm.L1_LINES: max(1, memory.l1_lines),
+        Sm.TOGETHER: int(memory.together),
     }
 
 
 class _Load:
-    """The CTAs that an SM runs, with space for ``resident`` of them, for ``lines`` lines and ``mbarriers`` mbarriers of each, and for
-    ``warps`` warps; for each CTA its end and the instructions issued until then."""
+    """The CTAs that an SM runs, with space for ``resident`` of them, for ``lines`` lines (of each, or of all ``together``) and
+    ``mbarriers`` mbarriers of each, and for ``warps`` warps; for each CTA its end, the instructions issued until then, and the sectors
+    that its loads read from L2."""
 
     def __init__(
-        self, ctas: NDArray[np.uint64], resident: int, warps: int, lines: int, mbarriers: int
+        self,
+        ctas: NDArray[np.uint64],
+        resident: int,
+        warps: int,
+        lines: int,
+        mbarriers: int,
+        together: bool,
     ) -> None:
         self.ctas = ctas
+        self.reads = np.zeros(len(ctas) if together else 0, np.uint64)
         self.finished, self.progress = np.zeros((2, len(ctas)), np.uint64)
         self.sums = np.full((2, GROUPS), 32768, np.uint64)
         self.warps = np.zeros(warps * Warp.BYTES, np.uint8)
-        self.lines = np.zeros((resident, lines * Line.BYTES), np.uint8)
+        self.lines = np.zeros((1 if together else resident, lines * Line.BYTES), np.uint8)
         self.mbarriers = np.zeros((resident, max(1, mbarriers) * Mbarrier.BYTES // 8), np.uint64)
         self.slots = np.zeros((resident, Slot.BYTES // 8), np.uint64)
         places = np.arange(resident, dtype=np.uint64)
         for field, room in ((Slot.LINES, self.lines), (Slot.MBARRIERS, self.mbarriers)):
-            self.slots[:, field // 8] = int(room.ctypes.data) + places * np.uint64(room.strides[0])
+            step = room.strides[0] if len(room) > 1 else 0
+            self.slots[:, field // 8] = int(room.ctypes.data) + places * np.uint64(step)
 
     def fields(self) -> dict[int, int]:
         return {
@@ -289,6 +312,7 @@ class _Load:
             Sm.FINISHED: self.finished.ctypes.data,
             Sm.PROGRESS: self.progress.ctypes.data,
             Sm.SUMS: self.sums.ctypes.data,
+            Sm.READS: self.reads.ctypes.data if len(self.reads) else 0,
         }
 
 
@@ -337,6 +361,7 @@ def _simulated(
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
         resident_clocks=mean_of(Sm.RESIDED),
         events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])],
+        reads=np.sum([load.reads for load in loads], axis=0).astype(np.uint64),
     )
 
 

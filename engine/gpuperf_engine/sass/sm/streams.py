@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import Stream
+from ...jit.ir.sm_records import GROUPS, Stream
 from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..registers import WIDTHS
@@ -21,7 +21,7 @@ from .asynchronous import Copying, Named, ctas_of, way_of
 from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
 from .sharing import ROW, Group
 
-__all__ = ["Class", "Classes", "class_of", "classes_of"]
+__all__ = ["LOCAL_GROUP", "Class", "Classes", "class_of", "classes_of", "classes_together", "named_of"]
 
 _SPACES = {
     "shared": 0,
@@ -38,8 +38,10 @@ _MOST_CLASSES = 6
 _LINE = 128
 #: The most lines of an access.
 _MOST_LINES = 128
-#: The initial size of a table of lines: 1 MiB.
-_FIRST_CELLS = 1 << 16
+#: The initial and the largest size of a table of lines: 1 MiB and 512 MiB.
+_FIRST_CELLS, _MOST_CELLS = 1 << 16, 1 << 25
+#: Where CTAs share lines, the group of local memory is that of the CTA, from here on; global memory is one group, 0.
+LOCAL_GROUP = 128
 #: Flag of a site: its data bypass L1 (PTX, ``cp.async.cg``).
 _PAST_L1 = 128
 #: Flag of a site: it stores.
@@ -65,9 +67,11 @@ class Class:
     lines: NDArray[np.int64]
     sectors: NDArray[np.uint8]
     written: NDArray[np.uint32]
-    rows: NDArray[np.uint32] = dataclasses.field(init=False)
+    rows: NDArray[np.uint32] = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint32))
 
     def __post_init__(self) -> None:
+        if len(self.rows) == len(self.lines):
+            return
         keys = np.stack([self.groups.astype(np.int64), self.lines // (ROW // _LINE)])
         _, firsts, of_line = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         object.__setattr__(self, "rows", firsts.astype(np.uint32)[of_line.reshape(-1)])
@@ -101,7 +105,8 @@ class Classes:
     """``of_place``: the class by position along each axis: 0 first, 1 between, 2 last. For clusters: the class of the first CTA by the
     position of the cluster; those of the other CTAs follow. Empty if each class is a sampled CTA that represents an equal share of the
     grid. ``copying``: bulk and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch
-    too; ``atomics``: the positions of atomics of global memory, each with its group."""
+    too; ``atomics``: the positions of atomics of global memory, each with its group; ``words``: the most words that the trace of a
+    warp has."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -111,6 +116,7 @@ class Classes:
     copying: Copying | None = None
     of_inputs: bool = False
     atomics: tuple[tuple[int, int], ...] = ()
+    words: int = 0
 
     @property
     def typical(self) -> Class:
@@ -190,7 +196,7 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     ]
     traced = list(dict.fromkeys([middle, *steps, *edges, *inner]))
     trace = tracer.trace(record, ctas_of(traced, plan.cluster), count)
-    rows = trace.used.reshape(-1, count * plan.warps_per_cta).tolist()
+    rows, words = trace.used.reshape(-1, count * plan.warps_per_cta).tolist(), int(trace.used.max(initial=0))
     used = {place: tuple(row) for place, row in zip(traced, rows)}
     # Offsets of addresses are those of the first CTAs of clusters.
     ends = trace.last[::count]
@@ -211,11 +217,12 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
             for y in _places(place[1], grid[1]):
                 for z in _places(place[2], grid[2]):
                     of_place[x, y, z] = number * count
-    named = _named(tracer, of_site)
+    named = named_of(tracer, of_site)
     classes = tuple(class_of(named, trace.words[number]) for number in range(len(kinds) * count))
     copying = Copying(tracer, record, named, trace.words[:count])
     copying.check(trace)
-    return Classes(classes, groups, of_place, grid, count, copying, atomics=_atomics(tracer, of_site))
+    atomics = _atomics(tracer, of_site)
+    return Classes(classes, groups, of_place, grid, count, copying, atomics=atomics, words=words)
 
 
 def _strata(
@@ -235,12 +242,12 @@ def _strata(
     steps = [sign * length for sign, length in zip(signs, plan.cluster)]
     within = list(zip(chosen, trace.last[:count:size]))
     groups, of_site = _groups(tracer, record, trace.last[count::size], near[0], within, moved, steps)
-    named = _named(tracer, of_site)
+    named = named_of(tracer, of_site)
     classes = tuple(class_of(named, trace.words[each]) for each in range(count))
     copying = Copying(tracer, record, named, trace.words[:size])
     copying.check(trace)
-    atomics = _atomics(tracer, of_site)
-    return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory, atomics)
+    atomics, words = _atomics(tracer, of_site), int(trace.used.max(initial=0))
+    return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory, atomics, words)
 
 
 def _places(at: int, size: int) -> list[int]:
@@ -365,7 +372,7 @@ def _atomics(tracer: Tracer, of_site: list[int]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def _named(tracer: Tracer, of_site: list[int]) -> Named:
+def named_of(tracer: Tracer, of_site: list[int]) -> Named:
     """The sites of a trace in the form in which streams encode them."""
     listing, packs = tracer.graph.listing.instructions, tracer.number < _NOT_PACKED
     sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)
@@ -414,45 +421,85 @@ def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
 def _class_within(named: Named, warps: list[NDArray[np.uint32]], cells: int, words: int) -> Class | None:
     """As ``class_of``, with a table of ``cells`` cells and room for ``words`` words of accesses; ``None`` if the CTA touches more
     lines."""
-    table = np.zeros((cells, 2), np.uint64)
-    stream = np.zeros(words + sum(map(len, warps)) + 64 * len(warps) + 64, np.uint32)
-    groups, sectors, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
-    written = np.zeros(cells, np.uint32)
-    scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
-    given = named.given()
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
-        runtime_addresses(("sm_stream",))["sm_stream"]
-    )
-
-    def put(field: int, value: int) -> None:
-        given[field // 8] = value
-
-    for field, array in (
-        (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines), (Stream.SECTORS, sectors),
-        (Stream.SCRATCH, scratch), (Stream.WRITTEN, written),
-    ):  # fmt: skip
-        put(field, array.ctypes.data)
-    put(Stream.MASK, cells - 1)
-    starts, out = [], int(stream.ctypes.data)
-    for warp, recorded in enumerate(warps):
-        put(Stream.WORDS, recorded.ctypes.data)
-        put(Stream.COUNT, len(recorded))
-        put(Stream.OUT, out)
-        put(Stream.WARP, warp)
-        starts.append(out)
-        out = function(int(given.ctypes.data))
-    unique = int(given[Stream.UNIQUE // 8])
-    if unique >= cells - 1 - (cells - 1 >> 2):
+    table = _Lines(named, cells)
+    stream, starts = table.streams(warps, words)
+    if table.unique is None:
         return None
-    named.keep(given)
-    end = (out - int(stream.ctypes.data)) // 4
-    kept = stream[:end].copy()
-    shift = int(kept.ctypes.data) - int(stream.ctypes.data)
-    return Class(
-        kept,
-        np.array(starts, np.int64) + shift,
-        groups[:unique].copy(),
-        lines[:unique].copy(),
-        sectors[:unique].copy(),
-        written[:unique].copy(),
+    named.keep(table.given)
+    return Class(stream, starts, *table.found())
+
+
+def classes_together(named: Named, ctas: list[list[NDArray[np.uint32]]]) -> tuple[Class, ...]:
+    """Traced CTAs with one numbering of the lines of all, so that the same line of global memory has the same number in each.
+    Raises ``NotRun`` if they touch more lines than are told apart."""
+    sites = named.sites
+    own = sites[:, 0] == _SPACES["local"]
+    sites[:, 2] = 0
+    accesses = [sum(map(len, warps)) // 32 + 1 for warps in ctas]
+    room = 1 + min(_MOST_LINES, 32 * int(sites[own, 1].max(initial=1)))
+    cells = _FIRST_CELLS
+    while True:
+        table, streams = _Lines(named, cells), []
+        for number, (warps, count) in enumerate(zip(ctas, accesses)):
+            # Local memory of a CTA is its own.
+            sites[own, 2] = LOCAL_GROUP + number % (GROUPS - LOCAL_GROUP)
+            streams.append(table.streams(warps, count * max(64, room)))
+        if table.unique is not None:
+            break
+        if cells >= _MOST_CELLS:
+            raise NotRun("its CTAs touch more lines of memory than are told apart")
+        cells *= 8
+    named.keep(table.given)
+    stream, starts = streams[0]
+    first = Class(stream, starts, *table.found())
+    return first, *(
+        dataclasses.replace(first, stream=stream, starts=starts) for stream, starts in streams[1:]
     )
+
+
+class _Lines:
+    """A table of ``cells`` cells for the lines that CTAs touch."""
+
+    def __init__(self, named: Named, cells: int) -> None:
+        self.table = np.zeros((cells, 2), np.uint64)
+        self.groups, self.sectors = np.zeros((2, cells), np.uint8)
+        self.lines, self.written = np.zeros(cells, np.int64), np.zeros(cells, np.uint32)
+        self.scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
+        self.given = named.given()
+        for field, array in (
+            (Stream.TABLE, self.table), (Stream.GROUPS, self.groups), (Stream.LINES, self.lines),
+            (Stream.SECTORS, self.sectors), (Stream.SCRATCH, self.scratch), (Stream.WRITTEN, self.written),
+        ):  # fmt: skip
+            self.given[field // 8] = array.ctypes.data
+        self.given[Stream.MASK // 8] = cells - 1
+
+    @property
+    def unique(self) -> int | None:
+        """The number of lines; ``None`` if there are more than the table holds."""
+        count, cells = int(self.given[Stream.UNIQUE // 8]), len(self.table)
+        return None if count >= cells - 1 - (cells - 1 >> 2) else count
+
+    def found(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint32]]:
+        """The groups, the lines, the touched sectors and the written words."""
+        count = self.unique
+        groups, lines = self.groups[:count].copy(), self.lines[:count].copy()
+        return groups, lines, self.sectors[:count].copy(), self.written[:count].copy()
+
+    def streams(
+        self, warps: list[NDArray[np.uint32]], words: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The streams of the warps of a CTA, with room for ``words`` words of accesses, and where each begins."""
+        stream = np.zeros(words + sum(map(len, warps)) + 64 * len(warps) + 64, np.uint32)
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
+            runtime_addresses(("sm_stream",))["sm_stream"]
+        )
+        starts, out = [], int(stream.ctypes.data)
+        for warp, recorded in enumerate(warps):
+            for field, value in (
+                (Stream.WORDS, recorded.ctypes.data), (Stream.COUNT, len(recorded)), (Stream.OUT, out), (Stream.WARP, warp),
+            ):  # fmt: skip
+                self.given[field // 8] = value
+            starts.append(out)
+            out = function(int(self.given.ctypes.data))
+        kept = stream[: (out - int(stream.ctypes.data)) // 4].copy()
+        return kept, np.array(starts, np.int64) + (int(kept.ctypes.data) - int(stream.ctypes.data))

@@ -136,6 +136,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
         model_revision=REVISION,
         notes=_notes(timed, assembler),
         stalled=_stalled(record, timed),
+        l2_read_sectors=timed.reads,
     )
 
 
@@ -227,6 +228,8 @@ def numbers_of(machine: Machine) -> SmNumbers:
         atomic_turns=machine.atomic_turns or 0.0,
         tensor_read=machine.tensor_memory_read or 0.0,
         tensor_write=machine.tensor_memory_write or 0.0,
+        shared_unit=machine.shared_carve_out or 0,
+        other_reads=machine.l2_other_reads or 0.0,
         **_rows(machine),
     )
 

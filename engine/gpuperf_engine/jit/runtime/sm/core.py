@@ -59,7 +59,8 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
     if number < sm.RESIDENT:
         slot.BEFORE = at
     slot.LIVE = sm.WARPS
-    fill(slot.LINES, 0, program.LINES * Line.BYTES)
+    if sm.TOGETHER == 0:
+        fill(slot.LINES, 0, program.LINES * Line.BYTES)
     fill(slot + Slot.ARRIVED, 0, 128)
     fill(slot + Slot.WARPGROUPS, 0, 64)
     fill(slot.MBARRIERS, 0, sm.MBARRIERS * Mbarrier.BYTES)
@@ -141,7 +142,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
         program = slot.PROGRAM
         line = Line(slot.LINES)
         ends = line + program.LINES * Line.BYTES
-        while line < ends:
+        while line < ends and sm.TOGETHER == 0:
             if line.VALID:
                 sm_forget(sm, line)
             line = Line(line + Line.BYTES)

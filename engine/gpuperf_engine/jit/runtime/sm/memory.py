@@ -12,7 +12,14 @@ from .stalls import sm_event, sm_position
 
 
 def sm_forget(sm: Sm, line: Line) -> int:
-    """Remove a line from the list of those in L1."""
+    """Remove a line from those in L1."""
+    kept = sm.KEPT_AT
+    if kept:
+        sm.KEPT -= 1
+        last = Line(load64(kept + 8 * sm.KEPT))
+        store64(kept + 8 * line.OLDER, last)
+        last.OLDER = line.OLDER
+        return 0
     newer = Line(line.NEWER)
     older = Line(line.OLDER)
     if newer:
@@ -29,8 +36,38 @@ def sm_forget(sm: Sm, line: Line) -> int:
     return 0
 
 
+def sm_evict(sm: Sm, victim: Line) -> int:
+    """Write back what a line that leaves L1 holds."""
+    if victim.DIRTY:
+        sectors = bits_count(victim.DIRTY)
+        sm.PORT += sectors * sm.PORT_COST
+        sm.L2 += sectors * sm.L2_COST
+        sm.L2_SECTORS += sectors
+    victim.VALID = 0
+    victim.DIRTY = 0
+    return 0
+
+
+def sm_draw(sm: Sm, line: Line) -> int:
+    """Insert a line in L1, in the place of a random one if L1 is full."""
+    kept = sm.KEPT_AT
+    place = sm.KEPT
+    if place < sm.L1_LINES:
+        sm.KEPT = place + 1
+    else:
+        # Knuth's MMIX generator; its upper bits are the random ones
+        sm.DRAWN = sm.DRAWN * 6364136223846793005 + 1442695040888963407
+        place = (sm.DRAWN >> 33 & 0x7FFFFFFF) % sm.L1_LINES
+        sm_evict(sm, Line(load64(kept + 8 * place)))
+    store64(kept + 8 * place, line)
+    line.OLDER = place
+    return 0
+
+
 def sm_keep(sm: Sm, line: Line) -> int:
-    """Insert a line as the most recently used one in L1; the least recently used one is evicted if L1 is full."""
+    """Insert a line as the most recently used one in L1; the least recently used one, or a random one, is evicted if L1 is full."""
+    if sm.KEPT_AT:
+        return sm_draw(sm, line)
     newest = sm.NEWEST
     line.OLDER = newest
     line.NEWER = 0
@@ -43,13 +80,7 @@ def sm_keep(sm: Sm, line: Line) -> int:
     if sm.KEPT > sm.L1_LINES:
         victim = sm.OLDEST
         sm_forget(sm, victim)
-        if victim.DIRTY:
-            sectors = bits_count(victim.DIRTY)
-            sm.PORT += sectors * sm.PORT_COST
-            sm.L2 += sectors * sm.L2_COST
-            sm.L2_SECTORS += sectors
-        victim.VALID = 0
-        victim.DIRTY = 0
+        sm_evict(sm, victim)
     return 0
 
 
@@ -147,11 +178,14 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
     line = Line(slot.LINES + number * Line.BYTES)
     valid = line.VALID
     missing = sectors & ~valid
-    if valid and sm.NEWEST != line:
+    if valid and sm.NEWEST != line and sm.KEPT_AT == 0:
         sm_forget(sm, line)
         sm_keep(sm, line)
     ready = start + sm.LATENCY_L1
     if missing:
+        if sm.READS:
+            read = sm.READS + 8 * slot.NUMBER
+            store64(read, load64(read) + bits_count(missing))
         if valid == 0:
             line.VALID = sectors
             sm_keep(sm, line)
@@ -206,12 +240,15 @@ def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
 def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
     """A store to local memory stays in L1."""
     line = Line(slot.LINES + (word >> 4) * Line.BYTES)
-    if line.VALID:
+    held = line.VALID
+    if held and sm.KEPT_AT == 0:
         sm_forget(sm, line)
+        held = 0
+    if held == 0:
+        sm_keep(sm, line)
     line.VALID |= word & 15
     line.DIRTY |= word & 15
     line.TOUCHED = 15
-    sm_keep(sm, line)
     return 0
 
 
@@ -290,6 +327,11 @@ def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
     late = sm_stored(sm, slot, word, start)
     if kind == Kind.ATOMIC:
         return start + sm.LATENCY_L2 + late
+    if sm.TOGETHER:
+        line = Line(slot.LINES + (word >> 4) * Line.BYTES)
+        if line.VALID == 0:
+            sm_keep(sm, line)
+        line.VALID = line.VALID | word & 15
     return start
 
 

@@ -1,0 +1,137 @@
+"""The sectors that the loads of a launch read from L2: the CTAs of an SM, traced with their own addresses, share its L1.
+
+L1 evicts a random line. The first CTAs go to the SMs in turn; after that an SM takes the next one whenever one of its own ends. CTAs
+of an SM share its units and end at regular intervals; how many CTAs the other SMs take meanwhile, each of which ends its own at other
+times, is random (Poisson).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...results import LINE_BYTES
+from ..run.tracing import Tracer
+from ..run.writer import NotRun
+from .asynchronous import Copies, ctas_of
+from .launch import Traced
+from .numbers import SmNumbers
+from .operations import Operations
+from .settings import MOST_INSTRUCTIONS, READ_CTAS, READ_WORDS
+from .simulate import Memory, simulate
+from .streams import LOCAL_GROUP, Classes, classes_together, named_of
+
+__all__ = ["dealt", "read_sectors"]
+
+
+def read_sectors(
+    traced: Traced, numbers: SmNumbers, resident: int, shared_per_cta: int, instructions: float
+) -> int:
+    """The sectors that all loads of the launch read from L2. Arguments as for ``Traced.timed``; ``instructions``: those of a CTA.
+
+    Raises ``NotRun`` if the CTAs copy in bulk or form clusters, or execute too much for enough of them to be traced.
+    """
+    plan, classes = traced.record.plan, traced.classes
+    if classes.cluster > 1 or (classes.copying is not None and classes.copying.named.kind_count):
+        raise NotRun("bulk copies, and CTAs of clusters, share L1 in ways that are not simulated")
+    sms, numbers = numbers.sm_count, traced.used(numbers)
+    resident = min(resident, traced.ctas_of_sm(numbers))
+    most = min(
+        2 * resident + READ_CTAS,
+        READ_WORDS // max(1, classes.words * plan.warps_per_cta),
+        int(MOST_INSTRUCTIONS // max(1.0, instructions)),
+    )
+    memory = _memory(traced, numbers, resident, shared_per_cta)
+    tracer = traced.record.program.kernel.memo[Tracer, traced.assembly.architecture, traced.assembly.tool]
+    assert isinstance(tracer, Tracer)
+    read, counted = 0, 0
+    for ctas in dealt(plan.ctas, sms, resident, most):
+        reads = _reads(traced, tracer, numbers, memory, ctas, resident)
+        # The first CTAs of a part fill L1, and the last ones have it for themselves.
+        if plan.ctas > sms * most:
+            reads = reads[resident:-resident]
+        read, counted = read + int(reads.sum()), counted + len(reads)
+    return round(read * plan.ctas / counted)
+
+
+def dealt(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[np.int64]]:
+    """The CTAs of some SMs in order, ``most`` altogether: of the SMs if these are all their CTAs, else a part of one in the middle of
+    the grid. Raises ``NotRun`` if ``most`` is too small for a part."""
+    sms = min(sms, ctas)
+    each, draws = -(-ctas // sms), np.random.default_rng(0)
+    if each > most:
+        if most < 3 * resident:
+            raise NotRun("its CTAs execute too much for enough of them to be traced")
+        places = np.cumsum(1 + draws.poisson(sms - 1, most))
+        return [(ctas // 2 + places - int(places[-1]) // 2) % ctas]
+    room = each + 1 + 4 * int(each**0.5)
+    steps = 1 + draws.poisson(sms - 1, (sms, room))
+    steps[:, :resident] = sms
+    steps[:, 0] = np.arange(sms)
+    # Before an SM takes a further CTA, all of them are full.
+    steps[:, resident] = sms - np.arange(sms) + draws.integers(sms, size=sms)
+    owners = np.argsort(np.cumsum(steps, axis=1), axis=None, kind="stable")[:ctas] // room
+    count = min(sms, most // each)
+    chosen = (2 * np.arange(count) + 1) * sms // (2 * count)
+    return [np.flatnonzero(owners == sm) for sm in chosen]
+
+
+def _reads(
+    traced: Traced,
+    tracer: Tracer,
+    numbers: SmNumbers,
+    memory: Memory,
+    ctas: NDArray[np.int64],
+    resident: int,
+) -> NDArray[np.uint64]:
+    """The sectors that each of the CTAs of an SM reads."""
+    record, plan = traced.record, traced.record.plan
+    wide, tall, _ = plan.grid
+    places = list(
+        zip((ctas % wide).tolist(), (ctas // wide % tall).tolist(), (ctas // (wide * tall)).tolist())
+    )
+    words = tracer.whole(record, ctas_of(places, plan.cluster), traced.classes.words)
+    classes = classes_together(named_of(tracer, [0] * len(tracer.sites)), words)
+    operations = Operations(traced.graph, numbers)
+    ran = np.arange(len(ctas), dtype=np.int64)
+    found = simulate(
+        operations,
+        Classes(classes, (), {}, plan.grid),
+        Copies(),
+        numbers,
+        memory,
+        ran,
+        min(resident, len(ctas)),
+        plan.warps_per_cta,
+    )
+    return found.reads
+
+
+def _memory(traced: Traced, numbers: SmNumbers, resident: int, shared_per_cta: int) -> Memory:
+    """The memory of the simulation of time, with one group for all global accesses, and one for the local memory of each CTA."""
+    memory, classes = traced.memory(numbers, resident, shared_per_cta, False), traced.classes
+    spaces = [group.space for group in classes.groups]
+    weights = np.array(
+        [len(classes.typical.touched(number)) * (space == "global") for number, space in enumerate(spaces)]
+    )
+    total = max(1, int(weights.sum()))
+    local = max((share for share, space in zip(memory.shares, spaces) if space == "local"), default=0.0)
+
+    def mean(values: tuple[float, ...]) -> tuple[float, ...]:
+        return (float(np.dot(weights, values)) / total,)
+
+    unit = max(1, numbers.shared_unit)
+    shared = max(numbers.shared_unit, -(-resident * shared_per_cta // unit) * unit)
+    shares = (*mean(memory.shares), *[0.0] * (LOCAL_GROUP - 1), *[local] * LOCAL_GROUP)
+    return replace(
+        memory,
+        l1_lines=max(0, numbers.l1_bytes - shared) // LINE_BYTES,
+        shares=shares,
+        filled=(),
+        behind=mean(memory.behind),
+        rows=mean(memory.rows),
+        drawn=True,
+        together=True,
+    )

@@ -126,6 +126,16 @@ st.local.b32 [own], %x; st.local.b32 [own+4], %y; mov.u64 %q0, own; cvta.local.u
 setp.gt.u32 %p, %x, %z; selp.b64 %q2, %q0, %q1, %p; cvta.to.local.u64 %q2, %q2; ld.local.b32 %d0, [%q2];
 selp.b64 %q2, %q1, %q0, %p; ld.b32 %d1, [%q2];
 """
+# smaller numbers of pairs of halves, products of two 16-bit numbers, conversions to 16 and 8 bits
+SHORT = """
+min.f16x2 %d0, %x, %y; max.f16x2 %d1, %x, %y; min.NaN.f16x2 %d2, %y, %z; max.NaN.bf16x2 %d3, %x, %z; min.bf16x2 %d4, %x, %y;
+dp2a.lo.s32.u32 %d5, %x, %y, %z; dp2a.hi.u32.s32 %d6, %y, %x, %z; mul.wide.s32 %q0, %x, %z; mov.b32 {%h, %l}, %x;
+cvt.rz.bf16.s32 %s, %x; cvt.u32.u16 %d7, %s; cvt.rn.bf16.s64 %s, %q0; cvt.u32.u16 %d8, %s; cvt.rm.bf16.u16 %s, %h; cvt.u32.u16 %d9, %s;
+tanh.approx.f16 %s, %h; cvt.u32.u16 %d10, %s; cvt.rn.satfinite.e4m3x2.f32 %s, %x, %y; cvt.rn.satfinite.e5m2x2.f32 %h, %z, %y;
+mov.b32 %d11, {%s, %h}; cvt.rn.satfinite.e4m3x2.f16x2 %s, %x; cvt.rn.satfinite.relu.e5m2x2.f16x2 %l, %y; mov.b32 %d12, {%l, %s};
+add.cc.u64 %q1, %q0, %q; addc.u64 %q2, %q, %q0; sub.cc.u64 %q, %q2, %q1; subc.u64 %q1, %q1, %q0; xor.b64 %q, %q, %q1;
+"""
+
 # addresses in front of a register, of all memories
 BELOW = """
 setp.ne.u32 %p, %t, 0; @%p ld.global.b32 %d0, [%g+-4]; and.b32 %n, %x, 7; shl.b32 %n, %n, 2; mov.u32 %a32, own; add.u32 %n, %n, %a32;
@@ -180,6 +190,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (CLOCKS, "sm_75"),
         (GENERIC, "sm_75"),
         (BELOW, "sm_75"),
+        (SHORT, "sm_90"),
     ],
     ids=[
         "integers",
@@ -195,6 +206,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "clocks",
         "generic",
         "below",
+        "short",
     ],
 )
 def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .operands import Address, Immediate, Predicate, Register
+from . import mbarriers
+from .operands import Address, Immediate, Operand, Predicate, Register
 from .writer import NotRun, Op, Writer, both, opcodes
 
 __all__: list[str] = []
@@ -34,6 +35,7 @@ _HINTS = frozenset(
         "32",
         "U",
         "INVALIDATE",
+        "ZFILL",
         "PRIVATE",
         "MMIO",
     ]
@@ -72,6 +74,8 @@ def _load(op: Op, to: Writer) -> None:
     vector = f".v{count}" if count > 1 else ""
     strong = ".relaxed.gpu" if "STRONG" in op and op.base in ("LDG", "LD") else ""
     where = _place(op, to, place)
+    if op.base == "LDS":
+        mbarriers.note_phase(op, to, where)
     to.do(f"ld{strong}{_space(op)}{vector}.{kind} {to.targets(target, count)}, {where}")
 
 
@@ -81,6 +85,9 @@ def _store(op: Op, to: Writer) -> None:
     place, source = op.operands[0], op.operands[-1]
     if not isinstance(source, Register):
         raise NotRun(f"{op.item.text} is not known here")
+    if op.base == "STS" and op.item.ptx in to.initialising:
+        mbarriers.initialise(op, to)
+        return
     vector = f".v{count}" if count > 1 else ""
     kind = kind.replace("s", "u")
     strong = ".relaxed.gpu" if "STRONG" in op and op.base in ("STG", "ST") else ""
@@ -92,6 +99,9 @@ def _copy(op: Op, to: Writer) -> None:
     """A copy from global to shared memory; it fills with zeros where the predicate after the addresses is false."""
     _, count = _form(op)
     target, source, *flags = op.operands
+    if "ZFILL" in op:
+        _copy_some(op, to, 4 * count)
+        return
     names = [to.fresh("r") for _ in range(count)]
     held = names[0] if count == 1 else f"{{{', '.join(names)}}}"
     vector = f".v{count}" if count > 1 else ""
@@ -106,6 +116,20 @@ def _copy(op: Op, to: Writer) -> None:
     else:
         to.do(f"ld.global{vector}.b32 {held}, {places[1]}")
     to.do(f"st.shared{vector}.b32 {places[0]}, {held}")
+
+
+def _copy_some(op: Op, to: Writer, size: int) -> None:
+    """``LDGSTS.E.BYPASS.128.ZFILL [R11], [R8.64], P2``: the low bits of the global address are the number of bytes at the end that are
+    filled with zeros; without P2 all are."""
+    target, source, *flags = op.operands
+    place, address = to.own(target), to.pointer(source)
+    left = to.r("and.b32", to.low(address), size - 1)
+    some = to.r("sub.s32", size, left)
+    for flag in flags:
+        some = to.r("selp.b32", some, 0, to.predicate(flag))
+    start = to.q("and.b64", address, -size)
+    to.do(f"cp.async.ca.shared.global {place}, [{start}], {size}, {some}")
+    to.do("cp.async.wait_all")
 
 
 @opcodes("LDSM")
@@ -151,7 +175,16 @@ def _ldc(op: Op, to: Writer) -> None:
 # -- atomics ---------------------------------------------------------------------------------------------------------------
 
 _OPERATIONS = {"ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAS"}
-_TYPES = {"S32": "s32", "U32": "u32", "64": "u64", "S64": "s64", "F32": "f32", "F64": "f64"}
+_TYPES = {
+    "S32": "s32",
+    "U32": "u32",
+    "64": "u64",
+    "S64": "s64",
+    "F32": "f32",
+    "F64": "f64",
+    "F16x2": "f16x2",
+    "BF16x2": "bf16x2",
+}
 
 
 def _operation(op: Op) -> tuple[str, str]:
@@ -164,6 +197,8 @@ def _operation(op: Op) -> tuple[str, str]:
     name = next((word.lower() for word in op.words if word in _OPERATIONS), "")
     kinds = [_TYPES[word] for word in op.words if word in _TYPES]
     kind = "s64" if "S64" in op else kinds[-1] if kinds else "u32"
+    if kind.endswith("16x2"):
+        name = f"{name}.noftz"
     if name in ("and", "or", "xor", "exch", "cas"):
         kind = "b64" if kind.endswith("64") else "b32"
     elif kind.startswith("s") and name == "add":
@@ -186,8 +221,8 @@ def _qspc(op: Op, to: Writer) -> None:
 
 @opcodes("ATOMS", "ATOMG", "ATOM", "RED", "REDG", "REDS")
 def _atomic(op: Op, to: Writer) -> None:
-    if "CAST" in op:
-        _compare_and_store(op, to)
+    if "CAST" in op or "ARRIVE" in op:
+        (mbarriers.arrive if "ARRIVE" in op else _compare_and_store)(op, to)
         return
     name, kind = _operation(op)
     operands = [item for item in op.operands if not isinstance(item, Predicate)]
@@ -200,6 +235,9 @@ def _atomic(op: Op, to: Writer) -> None:
     wide = kind.endswith("64")
     values = ["1"] if "POPC" in op else [to.wide(item) if wide else to.word(item) for item in sources]
     scope = ".cta" if shared else ".gpu"
+    flag = op.operands[0]
+    if op.base == "ATOM" and isinstance(flag, Predicate) and flag.number >= 0:
+        _where_possible(to, flag, operands[place], floating=kind[0] in "fb" and name.startswith("add"))
     if target is None or (isinstance(target, Register) and target.is_zero and name not in ("cas", "exch")):
         to.do(f"red.relaxed{scope}{space}.{name}.{kind} {where}, {values[0]}")
         return
@@ -209,6 +247,19 @@ def _atomic(op: Op, to: Writer) -> None:
         to.put_wide(target, made)
     else:
         to.put(target, made)
+
+
+def _where_possible(to: Writer, flag: Predicate, place: Operand | None, *, floating: bool) -> None:
+    """``ATOM.E.ADD.64.STRONG.GPU P0, RZ, [R6.64], R4``: P0 tells whether the atomic was executed. It is not in shared and in local
+    memory, and floating-point sums not in that of other CTAs either: ``ptxas`` adds code for these."""
+    address = to.pointer(place)
+    windows = ["shared::cta", "local", *(["shared::cluster"] if floating else [])]
+    done = "%PT"
+    for window in windows:
+        outside = to.p("not.pred", to.p(f"isspacep.{window}", address))
+        done = to.p("and.pred", done, outside)
+    to.put_flag(flag, done)
+    to.guard = both(to, done)
 
 
 def _compare_and_store(op: Op, to: Writer) -> None:
@@ -403,10 +454,10 @@ _SPECIAL = {
 _WIDE_SPECIAL = {"SR_CLOCKLO": "%clock64", "SR_GLOBALTIMERLO": "%globaltimer"}
 
 
-@opcodes("S2R", "S2UR", "CS2R")
+@opcodes("S2R", "S2UR", "CS2R", "CS2UR")
 def _s2r(op: Op, to: Writer) -> None:
     name = op.texts[1]
-    if op.base == "CS2R" and "32" not in op:
+    if op.base in ("CS2R", "CS2UR") and "32" not in op:
         if name != "SRZ" and name not in _WIDE_SPECIAL:
             raise NotRun(f"{name} is not known here")
         to.put_wide(op.operands[0], "0" if name == "SRZ" else to.q("mov.u64", _WIDE_SPECIAL[name]))

@@ -12,23 +12,23 @@ __all__ = ["BANKS", "NEW", "Bank", "places_of"]
 @dataclass(frozen=True, slots=True)
 class Bank:
     """Offsets in constant bank 0. ``parameters``: the first parameter; ``block`` and ``grid``: their shapes; ``stack``: the end of the
-    stack; ``memory``: the descriptor of global memory; ``clusters``: the two copies of the cluster shape; ``ctas``: the number of CTAs
-    of a cluster, first at its own offset, then at the base of an indexed load; ``pointer``: the generic address of the parameters;
-    ``inverse``: 1 / cluster shape in single precision; ``explicit``: whether the launch has clusters; ``windows``: the generic
-    addresses of the shared and the local window, with the upper word of each; ``copies``: the bases of indexed loads of the cluster
-    shape and of its inverse."""
+    stack; ``memory``: the descriptor of global memory; ``pointer``: the generic address of the parameters; ``explicit``: whether the
+    launch has clusters; ``windows``: the generic addresses of the shared and the local window, with the upper word of each;
+    ``cluster``: the cluster shape; ``inverse``: 1 / cluster shape in single precision; ``ctas``: the number of CTAs of a cluster;
+    ``clusters``: the shape of the grid in clusters. With ``indexed``, the last four are bases of indexed loads."""
 
     parameters: int
     block: int
     grid: int
     stack: int
     memory: int
-    clusters: tuple[int, ...] = ()
-    ctas: tuple[int, ...] = ()
     pointer: int | None = None
-    inverse: int | None = None
     explicit: int | None = None
-    copies: tuple[int, ...] = ()
+    cluster: int | None = None
+    inverse: int | None = None
+    ctas: int | None = None
+    clusters: int | None = None
+    indexed: bool = False
     windows: tuple[tuple[int, int], ...] = ((0x18, 0x100), (0x20, 0x200))
 
 
@@ -36,19 +36,25 @@ _OLD = Bank(0x160, 0x0, 0xC, 0x28, 0x118)
 BANKS = {
     7: _OLD,
     8: _OLD,
-    9: Bank(0x210, 0x0, 0xC, 0x28, 0x208, (0x188, 0x144), pointer=0x198, inverse=0x150, explicit=0x140),
+    9: Bank(
+        0x210,
+        0x0,
+        0xC,
+        0x28,
+        0x208,
+        pointer=0x198,
+        explicit=0x140,
+        cluster=0x144,
+        inverse=0x150,
+        ctas=0x188,
+        clusters=0x15C,
+    ),
 }
 NEW = Bank(
-    0x380,
-    0x360,
-    0x370,
-    0x37C,
-    0x358,
-    ctas=(0x36C, 0x2CC),
-    pointer=0x348,
-    copies=(0x2A0, 0x2B0),
+    0x380, 0x360, 0x370, 0x37C, 0x358,
+    pointer=0x348, explicit=0x36C, cluster=0x2A0, inverse=0x2B0, ctas=0x2CC, clusters=0x2C0, indexed=True,
     windows=((0x2F8, 0x200),),
-)
+)  # fmt: skip
 
 
 def places_of(kernel: Function, start: int) -> list[int]:

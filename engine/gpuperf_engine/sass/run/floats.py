@@ -211,6 +211,10 @@ def _mufu(op: Op, to: Writer) -> None:
     if name == "TANH" and not words:
         to.put(target, to.r("tanh.approx.f32", to.real(source)))
         return
+    if name == "TANH" and words in (["F16"], ["BF16"]):
+        half = to.h(f"tanh.approx.{words[0].lower()}", _read_real(to, source, words[0]))
+        to.put(target, to.r("cvt.u32.u16", half))
+        return
     if name not in _APPROXIMATE or words:
         raise NotRun(f"{op.item.opcode} is not known here")
     value = to.real(source)
@@ -256,7 +260,7 @@ _REALS = {"F16": 16, "F32": 32, "F64": 64, "BF16": 16}
 
 @opcodes("I2F", "I2FP")
 def _i2f(op: Op, to: Writer) -> None:
-    op.allow("F16", "F32", "F64", "RN", "RM", "RP", "RZ", *_INTEGERS)
+    op.allow("F16", "BF16", "F32", "F64", "RN", "RM", "RP", "RZ", *_INTEGERS)
     kind = next((word for word in op.words if word in _INTEGERS), "S32")
     real = next((word for word in op.words if word in _REALS), "F32")
     target, source = op.operands
@@ -353,6 +357,9 @@ def _f2fp(op: Op, to: Writer) -> None:
     if "UNPACK_B" in op:
         _two_bytes(op, to)
         return
+    if "PACK_AB_MERGE_C" in op or "UNPACK_B_MERGE_C" in op:
+        _to_narrow(op, to)
+        return
     words = [word for word in op.words if word not in ("PACK_AB", "F32", "RELU")]
     if not {*words} <= {"F16", "BF16", "RN", "RZ"} or "PACK_AB" not in op:
         raise NotRun(f"{op.item.opcode} is not known here")
@@ -361,6 +368,49 @@ def _f2fp(op: Op, to: Writer) -> None:
     kind = "bf16x2" if "BF16" in op else "f16x2"
     value = to.r(f"cvt.{_rounding(op)}{relu}.{kind}.f32", to.real(high), to.real(low))
     to.put(target, value)
+
+
+#: Formats of 8 bits and less: two numbers are at most 16 bits.
+_NARROW = {
+    "E4M3": "e4m3x2",
+    "E5M2": "e5m2x2",
+    "E2M3": "e2m3x2",
+    "E3M2": "e3m2x2",
+    "E2M1": "e2m1x2",
+    "E8": "ue8m0x2",
+}
+_FROM = {"F32": "f32", "F16": "f16x2", "BF16": "bf16x2"}
+
+
+def _to_narrow(op: Op, to: Writer) -> None:
+    """``F2FP.SATFINITE.E4M3.F32.PACK_AB_MERGE_C R4, R3, R2, R5``: converts R3 and R2 to the upper and the lower of two numbers in the
+    lower half of R4; the lower half of R5 becomes the upper one. ``UNPACK_B_MERGE_C R4, R2, R5`` converts the two halves of R2."""
+    form, given, *more = (word for word in op.words if word not in ("SATFINITE", "RELU"))
+    packs = "PACK_AB_MERGE_C" in more
+    rounding = [word for word in more if word in ("RZ", "RP")]
+    if (
+        form not in _NARROW
+        or given not in _FROM
+        or packs != (given == "F32")
+        or len(more) != 1 + len(rounding)
+    ):
+        raise NotRun(f"{op.item.opcode} is not known here")
+    target, *sources, upper = op.operands
+    values = [to.real(item) if packs else _register_of(to, item) for item in sources]
+    words = [_ROUNDINGS[rounding[0]] if rounding else "rn"]
+    words += [word.lower() for word in ("SATFINITE", "RELU") if word in op]
+    convert = f"cvt.{'.'.join([*words, _NARROW[form], _FROM[given]])}"
+    if form == "E2M1":  # two numbers in one byte
+        byte = to.fresh("b")
+        to.line(f"{convert} {byte}, {', '.join(values)}")
+        low = to.r("cvt.u32.u8", byte)
+    else:
+        low = to.r("cvt.u32.u16", to.h(convert, *values))
+    to.put(target, to.r("or.b32", low, to.r("shl.b32", to.word(upper), 16)))
+
+
+def _register_of(to: Writer, item: Operand | None) -> str:
+    return to.r("mov.b32", to.word(item))
 
 
 def _two_bytes(op: Op, to: Writer) -> None:

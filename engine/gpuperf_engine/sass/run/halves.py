@@ -55,6 +55,8 @@ def _pair_of_halves(to: Writer, operand: Operand | None) -> str:
         value = to.r("prmt.b32", value, value, 0x1010)
     elif "H1_H1" in words:
         value = to.r("prmt.b32", value, value, 0x3232)
+    elif "H0_NH1" in words:
+        value = to.r("xor.b32", to.r("prmt.b32", value, value, 0x1032), 0x8000)
     elif any(word not in ("H1_H0", "F32") for word in words):
         raise NotRun("a selector of halves that is not known here")
     if getattr(operand, "absolute", False):
@@ -62,6 +64,18 @@ def _pair_of_halves(to: Writer, operand: Operand | None) -> str:
     if getattr(operand, "negated", False):
         value = to.r("xor.b32", value, 0x80008000)
     return value
+
+
+@opcodes("HMNMX2", "VHMNMX")
+def _hmnmx2(op: Op, to: Writer) -> None:
+    """``HMNMX2.NAN R25, R3, R6, !PT``: the larger numbers, or with PT the smaller ones."""
+    op.allow("BF16_V2", "NAN", "XORSIGN")
+    target, a, b, flag = _merged(op.operands)
+    more = ".NaN" * ("NAN" in op) + ".xorsign.abs" * ("XORSIGN" in op)
+    kind = "bf16x2" if "BF16_V2" in op else "f16x2"
+    values = _pair_of_halves(to, a), _pair_of_halves(to, b)
+    ends = [to.r(f"{name}{more}.{kind}", *values) for name in ("min", "max")]
+    to.put(target, to.r("selp.b32", *ends, to.predicate(flag)))
 
 
 def _compared_halves(op: Op, to: Writer, words: list[str], sources: list[Operand | None]) -> list[str]:

@@ -6,6 +6,10 @@ instructions that ``ptxas`` generates for PTX with exact definitions; ``tests/sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .mbarriers import await_phase
 from .operands import Immediate, Operand, Predicate, Register
 from .writer import NotRun, Op, Writer, opcodes
 
@@ -98,18 +102,53 @@ def _carry_of_two(to: Writer, target: Operand | None, flag: Predicate, values: l
 
 def _wide_sum(op: Op, to: Writer) -> None:
     """Adds register pairs, from Hopper on."""
-    target, *values = _without_flags(op)
-    if "X" in op or any(isinstance(value, Predicate) for value in values):
-        raise NotRun(f"{op.item.text} is not known here")
-    total, *others = (to.wide(value) for value in values)
+    target, flags = op.operands[0], [flag for flag in _flags(op, 1) if flag.number >= 0]
+    rest = [item for item in op.operands[1 + len(_flags(op, 1)) :] if not isinstance(item, Predicate)]
+    ins = [item for item in op.operands[1 + len(_flags(op, 1)) :] if isinstance(item, Predicate)]
+    if flags or ins:
+        _wide_carry(op, to, flags, rest, ins)
+        return
+    total, *others = (to.wide(value) for value in rest)
     for other in others:
         total = to.q("add.s64", total, other)
     to.put_wide(target, total)
 
 
+def _wide_carry(
+    op: Op,
+    to: Writer,
+    flags: Sequence[Predicate],
+    values: Sequence[Operand | None],
+    carries: Sequence[Operand | None],
+) -> None:
+    """``IADD.64 R6, P2, R18, -R16`` and ``IADD.64.X R36, P0, R20, ~R14, P2``: with the carry out of bit 63, and a carry in."""
+    values = sorted(values, key=lambda item: bool(getattr(item, "negated", False)))
+    if (
+        len(values) != 2
+        or len(flags) > 1
+        or len(carries) != ("X" in op)
+        or getattr(values[0], "negated", False)
+    ):
+        raise NotRun(f"{op.item.text} is not known here")
+    one, other = (
+        to.wide(replace(item, negated=False) if isinstance(item, Register) else item) for item in values
+    )
+    minus = getattr(values[1], "negated", False)
+    if minus:
+        other = to.q("not.b64", other)
+    more = to.bit(carries[0]) if carries else str(int(minus))
+    total = to.q("add.s64", to.q("add.s64", one, other), to.zext(to.r("mov.b32", more)))
+    # The sum is smaller than a term, or equal to it with a carry in, if it passed 2⁶⁴.
+    over = to.p("setp.lt.u64", total, one)
+    same = to.p("and.pred", to.p("setp.eq.u64", total, one), to.p("setp.ne.b32", more, 0))
+    for flag in flags:
+        to.put_flag(flag, to.p("or.pred", over, to.p("and.pred", same, to.p("setp.ne.u64", other, 0))))
+    to.put_wide(op.operands[0], total)
+
+
 @opcodes("VIADD", "IADD")
 def _viadd(op: Op, to: Writer) -> None:
-    op.allow("64", "16x2")
+    op.allow("64", "16x2", *(("X",) if "64" in op else ()))
     if "64" in op:
         _wide_sum(op, to)
         return
@@ -231,6 +270,7 @@ def _funnel(op: Op, to: Writer, count: str) -> None:
 @opcodes("LOP3")
 def _lop3(op: Op, to: Writer) -> None:
     op.allow("LUT", "PAND")
+    await_phase(op, to)
     flags = _flags(op, 0)
     rest = op.operands[len(flags) :]
     target, a, b, c, table, combined = rest
@@ -436,16 +476,19 @@ def _brev(op: Op, to: Writer) -> None:
 
 @opcodes("IDP")
 def _idp(op: Op, to: Writer) -> None:
-    if op.words[:1] != ("4A",) or len(op.words) != 3:
+    """``IDP.4A.S8.U8`` and ``IDP.2A.LO.S16.U8``."""
+    *form, first, second = op.words
+    if form not in (["4A"], ["2A", "LO"], ["2A", "HI"]):
         raise NotRun(f"{op.item.opcode} is not known here")
-    kinds = ["u32" if word == "U8" else "s32" for word in op.words[1:]]
+    kinds = ".".join("u32" if word[0] == "U" else "s32" for word in (first, second))
     target, a, b, c = op.operands
-    to.put(target, to.r(f"dp4a.{kinds[0]}.{kinds[1]}", to.word(a), to.word(b), to.word(c)))
+    name = f"dp{'.'.join(form).lower()}"
+    to.put(target, to.r(f"{name}.{kinds}", to.word(a), to.word(b), to.word(c)))
 
 
 @opcodes("MOV", "R2UR")
 def _mov(op: Op, to: Writer) -> None:
-    op.allow("64", "BROADCAST", "SPILL", "FILL")
+    op.allow("64", "BROADCAST", "SPILL", "FILL", *(("OR",) if op.base == "R2UR" else ()))
     if "64" in op:
         to.put_wide(op.operands[0], to.wide(op.operands[1]))
         return
@@ -455,23 +498,28 @@ def _mov(op: Op, to: Writer) -> None:
     if source is None and "@" in op.texts[1]:
         to.put(op.operands[0], "0")  # the return address of a call, which the control flow graph gives
         return
-    if op.base == "R2UR" and to.guard:
-        _of_one_lane(op, to, to.word(source))
+    if op.base == "R2UR" and (to.guard or isinstance(op.operands[0], Predicate)):
+        _of_one_lane(op, to, to.word(op.operands[-1]))
         return
     to.put(op.operands[0], to.word(source))
 
 
 def _of_one_lane(op: Op, to: Writer, value: str) -> None:
     """``@!P0 R2UR UR4, R2``: a uniform register is shared by all lanes and gets the value of the lowest lane for which the guard
-    holds."""
+    holds. ``@P0 R2UR P1, UR4, R2`` also tells each of these lanes whether its value is another one; ``OR``: or P1 held before."""
+    flags, guard = _flags(op, 0), to.guard
     there, chosen, lane, given = (to.fresh("r") for _ in range(4))
+    value = _named(to, value)
     to.line(f"activemask.b32 {there}")
-    to.line(f"vote.sync.ballot.b32 {chosen}, {to.guard.strip()[1:]}, {there}")
+    to.line(f"vote.sync.ballot.b32 {chosen}, {guard.strip()[1:] or '%PT'}, {there}")
     first = to.r("and.b32", chosen, to.r("neg.s32", chosen))
     to.line(f"bfind.u32 {lane}, {first}")
-    to.line(f"shfl.sync.idx.b32 {given}, {_named(to, value)}, {lane}, 31, {there}")
+    to.line(f"shfl.sync.idx.b32 {given}, {value}, {lane}, 31, {there}")
+    for flag in flags:
+        other = to.p("setp.ne.b32", value, given)
+        to.put_flag(flag, to.p("or.pred", other, to.predicate(flag)) if "OR" in op else other)
     to.guard = f"@{to.p('setp.ne.b32', chosen, 0)} "
-    to.put(op.operands[0], given)
+    to.put(op.operands[len(flags)], given)
 
 
 @opcodes("P2R")

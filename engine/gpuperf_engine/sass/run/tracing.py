@@ -93,6 +93,7 @@ class _Tracing(Translator):
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph))
+        self.to.initialising = frozenset()
         self.nodes, self.settled = without_slow_paths(graph, self.nodes)
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
         self.needed: Needed = needed_of(graph, self.nodes, self.settled)
@@ -260,6 +261,8 @@ class _Tracing(Translator):
         within = offset - (self.bank.pointer or 0)
         if self.bank.pointer is not None and within in (0, 4) and not index:
             return str(PARAMETERS) if within else str(self.bank.parameters)
+        if self.bank.clusters is not None and 0 <= offset - self.bank.clusters < 12:
+            raise NotRun("it reads the shape of the grid in clusters")
         if offset == self.bank.explicit:  # Launches with clusters of one CTA are treated as launches without.
             return to.r("min.u32", to.r("sub.u32", "%Tcn", 1), 1)
         return super().launch_constant(to, offset, index, kind)

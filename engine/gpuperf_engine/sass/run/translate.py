@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from ...ptx.module import Function
 from ...ptx.syntax import Instruction
-from ..assemble import Assembly
+from ..assemble import Assembly, instructions_of
 from ..cubin import Cubin, read_cubin
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, bulk, floats, halves, integers, matrices, tensor, warpgroups
+from . import accesses, bulk, floats, halves, integers, matrices, mbarriers, tensor, textures, warpgroups
 from .banks import BANKS, NEW, places_of
 from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of
@@ -23,7 +23,16 @@ from .writer import NotRun, Writer, both, opcode_row
 __all__ = ["Translation", "Translator", "cubin_of", "label_of", "meeting", "translate"]
 
 assert (
-    accesses and bulk and floats and halves and integers and matrices and tensor and warpgroups
+    accesses
+    and bulk
+    and floats
+    and halves
+    and integers
+    and matrices
+    and mbarriers
+    and tensor
+    and textures
+    and warpgroups
 )  # their import registers the opcodes
 
 #: The most machine instructions that are translated.
@@ -116,7 +125,13 @@ class Translator:
         self.resources = resources_of(assembly)
         self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
-        self.to = Writer(self.constant)
+        self.to = Writer(self.constant, instructions=instructions_of(kernel))
+        if number >= 90:
+            self.to.initialising = frozenset(
+                place
+                for place, item in enumerate(self.to.instructions, 1)
+                if item.opcode.startswith("mbarrier.init")
+            )
         self.literals = cubin.sections.get(f".nv.constant2.{kernel.name}", b"")
         #: Bytes in front of the first parameter, so that each parameter has the alignment that it has in bank 0.
         self.front = self.bank.parameters % _ALIGNED
@@ -151,28 +166,21 @@ class Translator:
 
     def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
         where = self.bank
-        if where.ctas and offset == where.ctas[bool(index)]:
-            return to.r("mov.u32", "%cluster_nctarank")
-        for start, inverse in zip(where.copies, (False, True)):
-            if index and start <= offset < start + 12:
-                size = to.r("mov.u32", f"%cluster_nctaid.{'xyz'[(offset - start) // 4]}")
-                return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", size)) if inverse else size
+        if bool(index) == where.indexed:
+            found = self.of_clusters(to, offset)
+            if found:
+                return found
         within = offset - where.parameters + self.front
         # The base of an indexed load may be in front of the parameters.
         if index or self.front <= within < self.parameters:
             return self.parameter(to, within, index, kind)
         if index or kind not in ("b32", "u16"):
             raise NotRun("a constant that is not known here")
-        shapes = [(where.block, "ntid"), (where.grid, "nctaid")]
-        shapes += [(start, "cluster_nctaid") for start in where.clusters]
-        for start, name in shapes:
+        for start, name in ((where.block, "ntid"), (where.grid, "nctaid")):
             if start <= offset < start + 12:
                 return to.r("mov.u32", f"%{name}.{'xyz'[(offset - start) // 4]}")
         if offset == where.explicit:
             return to.r("selp.b32", 1, 0, to.p("mov.pred", "%is_explicit_cluster"))
-        if where.inverse is not None and where.inverse <= offset < where.inverse + 12:
-            axis = "xyz"[(offset - where.inverse) // 4]
-            return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", to.r("mov.u32", f"%cluster_nctaid.{axis}")))
         if where.pointer is not None and offset in (where.pointer, where.pointer + 4):
             generic = to.q("add.s64", to.q("cvta.param.u64", to.q("mov.u64", "C")), self.front)
             return to.high(generic) if offset > where.pointer else to.low(generic)
@@ -184,6 +192,22 @@ class Translator:
             if offset in (start, start + 4):
                 return str(upper if offset > start else 0)
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
+
+    def of_clusters(self, to: Writer, offset: int) -> str:
+        """A property of clusters, or an empty string."""
+        where = self.bank
+        if offset == where.ctas:
+            return to.r("mov.u32", "%cluster_nctarank")
+        names = (
+            (where.cluster, "cluster_nctaid"),
+            (where.inverse, "cluster_nctaid"),
+            (where.clusters, "nclusterid"),
+        )
+        for start, name in names:
+            if start is not None and start <= offset < start + 12:
+                size = to.r("mov.u32", f"%{name}.{'xyz'[(offset - start) // 4]}")
+                return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", size)) if start == where.inverse else size
+        return ""
 
     def parameter_at(self, offset: int) -> int:
         """The offset of a constant of bank 0 in the parameter buffer of the original; negative if it is no parameter."""
@@ -317,7 +341,7 @@ class Translator:
         size = end + self.own_bytes
         state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES", "%LIVE", "%APART", "%LEFT"})
         flags = sorted({*to.predicates, "%PT", "%PF"})
-        types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16"}
+        types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16", "b": "b8"}
         lines = [
             ".version 8.8",
             f".target {self.architecture}",

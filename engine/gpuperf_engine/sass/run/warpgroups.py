@@ -1,4 +1,4 @@
-"""Machine instructions of warpgroups: products with factors in shared memory, and mbarriers."""
+"""Machine instructions of warpgroups: products with factors in shared memory."""
 
 from __future__ import annotations
 
@@ -85,59 +85,3 @@ def _warpgroup(op: Op, to: Writer) -> None:
     if not isinstance(left, Immediate) or left.value is None or to.guard:
         raise NotRun(f"{op.item.text} is not known here")
     to.line(f"wgmma.wait_group.sync.aligned {left.value}")
-
-
-@opcodes("SYNCS")
-def _syncs(op: Op, to: Writer) -> None:
-    """The state that ``ptxas`` writes for an mbarrier of n arrivals contains 2²⁰ − n twice, from bits 1 and 43 on. The highest bit of
-    a register is the parity to wait for, also of the state that an arrival returns. ``cp.async.mbarrier.arrive`` adds a pending
-    arrival (``A0T1``) for copies, which complete here immediately (``ARRIVES``)."""
-    if op.words == ("CCTL", "IVALL"):
-        return
-    if op.words == ("CCTL", "IV"):
-        to.do(f"mbarrier.inval.shared.b64 {to.address32(op.operands[0])}")
-        return
-    target, place, source = op.operands[:3]
-    where = to.address32(place)
-    if op.words == ("EXCH", "64") and isinstance(target, Register) and target.is_zero:
-        state = to.r("shr.u32", to.word(source), 1)
-        to.do(f"mbarrier.init.shared.b64 {where}, {to.r('sub.s32', 1 << 20, state)}")
-    elif op.words == ("ARRIVE", "TRANS64", "A1T0") and isinstance(target, Register):
-        if not target.is_zero:
-            odd = to.fresh("p")
-            to.do(f"mbarrier.test_wait.parity.shared.b64 {odd}, {where}, 0")
-            to.put(target, "0")
-            to.put(target, to.r("selp.b32", 1 << 31, 0, odd), 1)
-        to.do(f"mbarrier.arrive.shared.b64 {to.fresh('q')}, {where}")
-    elif (
-        op.words == ("ARRIVE", "TRANS64", "OPTOUT", "A1T0")
-        and isinstance(target, Register)
-        and target.is_zero
-    ):
-        to.do(f"mbarrier.arrive_drop.shared.b64 {to.fresh('q')}, {where}")
-    elif op.words == ("ARRIVE", "TRANS64", "RED", "A0TR") and isinstance(target, Register) and target.is_zero:
-        to.do(f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 {where}, {to.word(source)}")
-    elif op.words == ("ARRIVE", "TRANS64", "RED", "A0T1") and isinstance(target, Register) and target.is_zero:
-        return
-    elif op.words == ("ARRIVE", "TRANS64") and isinstance(target, Register) and target.is_zero:
-        to.do(f"mbarrier.arrive.expect_tx.shared.b64 {to.fresh('q')}, {where}, {to.word(source)}")
-    elif op.words in (("PHASECHK", "TRANS64", "TRYWAIT"), ("PHASECHK", "TRANS64")):
-        parity, done = to.r("shr.u32", to.word(source), 31), to.fresh("p")
-        name = "try_wait" if "TRYWAIT" in op else "test_wait"
-        to.do(f"mbarrier.{name}.parity.shared.b64 {done}, {where}, {parity}")
-        to.put_flag(target, done)
-    else:
-        raise NotRun(f"{op.item.opcode} is not known here")
-
-
-@opcodes("ARRIVES")
-def _arrives(op: Op, to: Writer) -> None:
-    if op.words != ("LDGSTSBAR", "64", "TRANSCNT"):
-        raise NotRun(f"{op.item.opcode} is not known here")
-
-
-@opcodes("USETMAXREG")
-def _registers(op: Op, to: Writer) -> None:
-    """Registers are available immediately."""
-    if isinstance(op.operands[0], Predicate):
-        to.put_flag(op.operands[0], "%PT")

@@ -7,9 +7,10 @@ Machine registers are 32-bit PTX registers of the same number (``%R4``, ``%U4`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ...ptx.syntax import Instruction
 from ..listing import Decoded
 from .operands import Address, Constant, Immediate, Operand, Predicate, Register, read_operand
 
@@ -36,16 +37,22 @@ class Writer:
     """``lines``: the statements so far. ``guard``: that of the current machine instruction, ``@%P0 `` or empty."""
 
     read_constant: ReadConstant
+    #: The PTX of the kernel: machine instruction ``ptx`` is made of the one with this number, which starts at 1.
+    instructions: Sequence[Instruction] = ()
     lines: list[str] = field(default_factory=list)
     guard: str = ""
     encoding: int = 0
+    #: Addresses of phases of mbarriers that registers were loaded with, since the last label.
+    phases: dict[str, str] = field(default_factory=dict)
+    #: Numbers of the PTX instructions that initialise an mbarrier, if the run uses those of PTX.
+    initialising: frozenset[int] = frozenset()
     #: Whether the CTAs of a cluster run independently.
     apart: bool = False
     registers: set[str] = field(default_factory=set)
     predicates: set[str] = field(default_factory=set)
     #: By the position of a line, the reason for which the run ends there.
     reasons: dict[int, str] = field(default_factory=dict)
-    made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0})
+    made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0, "b": 0})
     #: Registers that hold words of the parameters, by offset and type, since the last label.
     constants: dict[tuple[int, str], str] = field(default_factory=dict)
     #: Registers that hold the 64 bits of two machine registers, lower one first, since the last label.
@@ -72,6 +79,7 @@ class Writer:
         self.lines.append(f"{label}:")
         self.constants.clear()
         self.pairs.clear()
+        self.phases.clear()
 
     def _forget(self, text: str) -> None:
         """Forgets the pairs of which a statement sets a register."""

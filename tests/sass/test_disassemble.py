@@ -111,3 +111,61 @@ def test_a_listing_that_is_not_whole_is_said(monkeypatch: pytest.MonkeyPatch) ->
     sections[".text.f"] = code
     with pytest.raises(ge.MachineError, match=r"it prints 0 of the 32 bytes of machine code in \.text\.f"):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("BRA `(.L_x_0)", "??? ", r"it prints '\?\?\?' at 0x0000 of \.text\.k, which is no instruction"),
+        ("BRA `(.L_x_0)", "\x1b[1mBRA", r"it prints '\\x1b\[1mBRA' at 0x0000 of \.text\.k, which is no"),
+        (".L_x_0:", "", r"it prints 'BRA `\(\.L_x_0\)' at 0x0000 of \.text\.k, without the label"),
+    ],
+)
+def test_what_another_version_cannot_decode_is_said(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
+) -> None:
+    """The bytes are those of the file, but the text is none: 128 warp instructions were counted, without residue, where 24 ran."""
+    import subprocess
+
+    from gpuperf_engine.sass.assemble import Assembly
+
+    text = listing_text("BRA `(.L_x_0)\n.L_x_0:\nEXIT").replace(old, new)
+    tool, ptxas = (
+        Tool("nvdisasm", "/a/nvdisasm", "12.0", "12.0.1"),
+        Tool("ptxas", "/b/ptxas", "13.0", "13.0.88"),
+    )
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+    monkeypatch.setattr(module, "find_tool", lambda name: tool)
+    monkeypatch.setattr(module, "run_tool", lambda *_: subprocess.CompletedProcess([], 0, text, ""))
+    with pytest.raises(ge.MachineError, match=message) as raised:
+        disassemble(Assembly("k", "sm_120", ptxas, b"no such cubin", ""))
+    # of two installations it is said which is which
+    assert "/a/nvdisasm 12.0.1, /b/ptxas 13.0.88" in str(raised.value)
+    assert "pip install 'pytest-gpuperf[nvcc]'" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["ptxas", "nvdisasm"])
+def test_a_disassembler_that_hangs_or_is_missing_leaves_the_counts_of_ptx(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    import numpy as np
+
+    from gpuperf_engine.sass import tools
+    from tests.sass.listings import WALK, WALK_PTX, stand_in
+
+    monkeypatch.setattr(tools, "SECONDS", 0.5)
+    monkeypatch.setattr(tools, "_hung", {})
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    device = ge.Device()
+    profile = device.launch(ge.parse(WALK_PTX, path="w.ptx")["walk"], 1, 64, [device.zeros(64, np.uint32), 0])
+    version = 'case "$1" in --version) echo "release 13.0, V13.0.88"; exit 0;; esac'
+    (tmp_path / name).write_text(f"#!/bin/sh\n{version}\nexec sleep 1000\n", encoding="utf-8")
+    with pytest.raises(ge.MachineError, match=rf"{name} did not end within 0\.5 s, and was ended"):
+        ge.machine_counts(profile, "rtx-3090")
+    # its first question is answered by nobody
+    (tmp_path / name).write_text("#!/bin/sh\nexec sleep 1000\n", encoding="utf-8")
+    with pytest.raises(ge.MachineError, match=f"{name} did not end within"):
+        ge.machine_counts(profile, "rtx-3090")
+    with pytest.raises(ge.MachineError, match=f"{name} is no longer run: 2 times in a row"):
+        ge.machine_counts(profile, "rtx-3090")
+    assert profile.warp_instructions == 24

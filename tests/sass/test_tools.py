@@ -59,6 +59,17 @@ def kernel() -> ge.Kernel:
     return ge.parse(PTX, path="k.ptx")["k"]
 
 
+def ended(file: Path) -> bool:
+    """Whether the process whose number is in a file has ended; a busy machine ends it a little later."""
+    for _ in range(100):
+        asked = ["/bin/ps", "-o", "stat=", "-p", file.read_text().strip()]
+        state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()[:1]
+        if state in ("", "Z"):
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_missing_programs_say_what_to_install(nothing: Path) -> None:
     with pytest.raises(ge.MachineError, match="there is no ptxas") as raised:
         ptxas_resources(kernel())
@@ -102,14 +113,7 @@ def test_a_program_that_hangs_is_ended_with_what_it_started(
     script(nothing / "path" / "ptxas", f"sleep 1000 & echo $! > {nothing}/child\nwait\n")
     with pytest.raises(ge.MachineError, match=r"ptxas did not end within 0\.4 s"):
         assemble(kernel(), "sm_89")
-    child = (nothing / "child").read_text().strip()
-    for _ in range(100):  # a busy machine ends it a little later
-        asked = ["/bin/ps", "-o", "stat=", "-p", child]
-        state = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()[:1]
-        if state in ("", "Z"):
-            break
-        time.sleep(0.05)
-    assert state in ("", "Z")  # ended; other letters say how it was scheduled
+    assert ended(nothing / "child")
 
 
 def test_a_program_that_hangs_twice_is_not_run_any_more(
@@ -129,6 +133,28 @@ def test_a_program_that_hangs_twice_is_not_run_any_more(
     assert (nothing / "runs").read_text().split() == ["run", "run"]
 
 
+def test_a_program_whose_child_keeps_its_output_open_is_ended(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended itself, but its output does not."""
+    monkeypatch.setattr(tools, "SECONDS", 0.4)
+    script(nothing / "path" / "ptxas", f"sleep 1000 & echo $! > {nothing}/child\nexit 0\n")
+    with pytest.raises(ge.MachineError, match=r"ptxas did not end within 0\.4 s"):
+        assemble(kernel(), "sm_89")
+    assert ended(nothing / "child")
+
+
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_a_program_that_prints_without_end_is_ended(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    """It filled the memory until it was ended, 60 s later."""
+    monkeypatch.setattr(tools, "_LARGEST", 3 << 20)
+    script(nothing / "path" / "ptxas", f"exec yes 'ptxas info'{stream}\n")
+    with pytest.raises(ge.MachineError, match="ptxas printed more than 3 MiB, and was ended"):
+        assemble(kernel(), "sm_89")
+
+
 @pytest.mark.parametrize(
     ("says", "message"),
     [
@@ -146,6 +172,7 @@ def test_a_program_that_hangs_twice_is_not_run_any_more(
         ),
         ("ptxas module.ptx, line 13; error   : Label expected", r"refuses 'k' for sm_121: k\.ptx:11; error"),
         ("ptxas module.ptx, line 14; error   : Label expected", r"refuses 'k' for sm_121: k\.ptx:12; error"),
+        ("\x1b[31merror\x1b[0m \u202e", r"refuses 'k' for sm_121: \\x1b\[31merror\\x1b\[0m \\u202e"),
         ("", "refuses 'k' for sm_121: no message, exit code 255"),
         ("Illegal instruction", "refuses 'k' for sm_121: Illegal instruction"),
     ],

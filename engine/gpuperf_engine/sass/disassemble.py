@@ -25,7 +25,10 @@ def disassemble(assembly: Assembly) -> Listing:
     if known is not None:
         return read_listing(known.decode())
     text = _run(tool, assembly)
-    listing = read_listing(text)
+    try:
+        listing = read_listing(text)
+    except MachineError as error:
+        raise _unreadable(tool, assembly, str(error).partition("\n")[0]) from None
     if not listing.instructions:
         raise _unreadable(tool, assembly, "it prints no machine code")
     _check(tool, assembly, listing)
@@ -63,5 +66,6 @@ def _unreadable(tool: Tool, assembly: Assembly, why: str) -> MachineError:
     return MachineError(
         f"nvdisasm {tool.version} cannot read the output of ptxas {assembly.tool.version} for {assembly.kernel!r} "
         f"on {assembly.architecture}: {why}",
+        details=[f"{tool.path} {tool.full_version}, {assembly.tool.path} {assembly.tool.full_version}"],
         hint="install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'",
     )

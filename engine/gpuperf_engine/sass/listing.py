@@ -9,6 +9,7 @@ from functools import cached_property
 
 from ..errors import MachineError
 from .encoding import Control, control_of
+from .tools import shortened
 
 __all__ = ["NEVER", "Decoded", "Listing", "read_listing"]
 
@@ -22,6 +23,10 @@ _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,16})\*/\s+(\S.*?)\s*/\* 0x([0-9a-f
 _UPPER_HALF = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
 _PREDICATE = re.compile(r"@!?U?P[0-9T]+\s+")
 _TARGET = re.compile(r"`\(([^)]+)\)")
+#: An older ``nvdisasm`` prints ``???`` for what it cannot decode.
+_OPCODE = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[\w:]+)*")
+#: A label inside a section.
+_LOCAL = re.compile(r"\.L_\w+")
 #: Annotations that ``nvdisasm`` adds to operands: targets, and spilled registers (``SpillRefill``).
 _REMARK = re.compile(r'\s*\(\*"[^"]*"\*\)')
 _TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]*)"\*\)')
@@ -90,7 +95,7 @@ class Listing:
 def read_listing(text: str) -> Listing:
     """Parses the instructions of all code sections, without their padding.
 
-    Raises ``MachineError`` for text that is not a listing.
+    Raises ``MachineError``, which says what was printed, for text that is not a listing.
     """
     instructions: list[Decoded] = []
     labels: dict[str, int] = {}
@@ -102,12 +107,14 @@ def read_listing(text: str) -> Listing:
             upper = _UPPER_HALF.match(next(lines, ""))
             if upper is None:
                 raise MachineError(
-                    f"nvdisasm prints instruction {match[1]} of {section} without its second half",
-                    hint="machine code is read for Volta (sm_70) and later, from all that nvdisasm prints",
+                    f"it prints instruction {match[1]} of {shortened(section)} without its second half",
+                    hint="machine code is read for Volta (sm_70) and later",
                 )
             encoding = int(match[3], 16) | int(upper[1], 16) << 64
             body = match[2].rstrip("; ")
             instructions.append(Decoded(section, function, int(match[1], 16), body, ptx, encoding))
+            if not _OPCODE.fullmatch(instructions[-1].opcode):
+                raise _not_read(instructions[-1], "which is no instruction")
         elif match := _LINE.match(line):
             ptx = int(match[1])
         elif match := _SECTION.match(line):
@@ -119,6 +126,9 @@ def read_listing(text: str) -> Listing:
             labels[match[1]] = len(instructions)
             if match[1] in functions:
                 function, ptx = match[1], 0
+    for item in instructions:
+        if any(_LOCAL.fullmatch(name) and name not in labels for name in item.targets):
+            raise _not_read(item, "without the label that it names")
     kept, moved = _without_padding(instructions)
     return Listing(
         tuple(kept),
@@ -130,6 +140,12 @@ def read_listing(text: str) -> Listing:
             )
             for start, end in _sections(instructions)
         },
+    )
+
+
+def _not_read(item: Decoded, what: str) -> MachineError:
+    return MachineError(
+        f"it prints '{shortened(item.text)}' at {item.address:#06x} of {shortened(item.section)}, {what}"
     )
 
 

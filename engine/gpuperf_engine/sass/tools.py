@@ -6,17 +6,21 @@ needs a GPU or a driver.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import util
 from pathlib import Path
+from typing import IO
 
 from ..errors import MachineError
 
@@ -26,6 +30,8 @@ __all__ = ["SECONDS", "Tool", "find_tool", "how_it_ended", "run_tool", "shortene
 SECONDS = 60
 #: After this many consecutive runs that timed out, a tool is not run again in this process.
 _HANGS = 2
+#: A tool that prints more bytes is ended: a listing has about 250 for each machine instruction.
+_LARGEST = 1 << 29
 #: Messages quote this many characters of a line of a tool's output.
 _QUOTED = 400
 _RELEASE = re.compile(r"release (\d+\.\d+)(?:, V([\d.]+))?")
@@ -105,52 +111,105 @@ def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
 _hung: dict[str, int] = {}
 
 
+class _Reader(threading.Thread):
+    """Reads an unbuffered stream to its end. Calls ``end`` and stops after ``_LARGEST`` bytes."""
+
+    def __init__(self, stream: IO[bytes], end: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._stream, self._end = stream, end
+        self._content = bytearray()
+        self.full = False
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # closed after a time-out
+            while piece := self._stream.read(1 << 16):
+                self._content += piece
+                if len(self._content) > _LARGEST:
+                    self.full = True
+                    return self._end()
+
+    def text(self) -> str:
+        return self._content.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
 def run_tool(
     name: str, command: Sequence[str], folder: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a folder and returns its result, whatever the exit code. Raises ``MachineError`` if it cannot be started or
-    takes longer than ``SECONDS``; then all of its processes are killed, and after two consecutive time-outs the command is not run
-    again."""
+    """Runs a command in a folder and returns its result, whatever the exit code. Raises ``MachineError`` if it cannot be started,
+    takes longer than ``SECONDS`` or prints more than 512 MiB; then all of its processes are killed, and after two consecutive
+    time-outs the command is not run again."""
     if _hung.get(command[0], 0) >= _HANGS:
         raise MachineError(
             f"{name} is no longer run: {_HANGS} times in a row it did not end within {SECONDS} s",
             details=[command[0]],
             hint=f"run it by hand, or set GPUPERF_{name.upper()} to another one",
         )
-    alone = os.name == "posix"
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=alone,
-        )
-    except OSError as error:
-        raise MachineError(
-            f"cannot run {command[0]}: {error.strerror or error}", hint=f"is it the {name} of a CUDA toolkit?"
-        ) from None
-    with process:
-        try:
-            output, errors = process.communicate(timeout=SECONDS)
-        except BaseException as error:
-            if alone:
+    process = _started(name, command, folder)
+
+    def end() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if os.name == "posix":
                 os.killpg(process.pid, signal.SIGKILL)
             else:
                 process.kill()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
+
+    with process:
+        readers = [_Reader(stream, end) for stream in (process.stdout, process.stderr) if stream is not None]
+        if not _ended_in_time(process, readers, end):
             _hung[command[0]] = _hung.get(command[0], 0) + 1
             raise MachineError(
                 f"{name} did not end within {SECONDS} s, and was ended",
                 details=[" ".join(command)],
                 hint="run it by hand; a kernel that takes so long may be too large",
-            ) from None
+            )
     _hung.pop(command[0], None)
+    if any(reader.full for reader in readers):
+        raise MachineError(
+            f"{name} printed more than {_LARGEST >> 20} MiB, and was ended",
+            details=[" ".join(command)],
+            hint=f"is {command[0]} the {name} of a CUDA toolkit?",
+        )
+    output, errors = (reader.text() for reader in readers)
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def _started(name: str, command: Sequence[str], folder: str | None) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            bufsize=0,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=os.name == "posix",
+        )
+    except OSError as error:
+        raise MachineError(
+            f"cannot run {command[0]}: {error.strerror or error}", hint=f"is it the {name} of a CUDA toolkit?"
+        ) from None
+
+
+def _ended_in_time(
+    process: subprocess.Popen[bytes], readers: Sequence[_Reader], end: Callable[[], None]
+) -> bool:
+    """Waits until a process has ended and closed its streams, at most ``SECONDS``; then, or if interrupted, calls ``end``."""
+    deadline = time.monotonic() + SECONDS
+    try:
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        end()
+        return False
+    except BaseException:
+        end()
+        raise
+    if any(reader.is_alive() for reader in readers):
+        end()
+        return False
+    return True
 
 
 def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
@@ -163,5 +222,6 @@ def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def shortened(line: str) -> str:
-    """A line of output, shortened for a message."""
-    return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}… ({len(line):,} characters)"
+    """A line of output for a message: shortened, with everything that is not printable written out."""
+    shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line[:_QUOTED])
+    return shown if len(line) <= _QUOTED else f"{shown}… ({len(line):,} characters)"

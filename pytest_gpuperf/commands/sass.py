@@ -9,8 +9,11 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from gpuperf_engine.results.cxx_names import readable_name
+
 from .._engine import engine
 from ..core.escaping import clean, one_line
+from ..core.mangling import stable_name
 from ..judge.stalled import stalled_code
 from ..report.sass import heat, is_global
 from ..sources.original import source_texts
@@ -120,10 +123,14 @@ def _code(
 
 def _head(kernel: Kernel, code: MachineCode | None, target: str, instructions: int) -> list[str]:
     if code is None:
-        return [one_line(f"{kernel.name} for {target}: {instructions:,} instructions")]
+        return [
+            one_line(f"{readable_name(stable_name(kernel.name))} for {target}: {instructions:,} instructions")
+        ]
     spills = f"{code.spill_bytes} bytes of spills" if code.spill_bytes else "no spills"
     return [
-        one_line(f"{code.kernel} for {target} ({code.architecture}, {code.assembler})"),
+        one_line(
+            f"{readable_name(stable_name(code.kernel))} for {target} ({code.architecture}, {code.assembler})"
+        ),
         f"{code.warp_instructions:,} warp instructions, {code.thread_instructions:,} thread instructions; "
         f"{instructions:,} in the code",
         f"{code.registers} registers, {code.stack_bytes} bytes of stack, {spills}; residue {100 * code.residue:.1f} %, by {code.ways}",

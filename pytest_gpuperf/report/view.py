@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gpuperf_engine.results.cxx_names import readable_name
+
 from ..core.finding_groups import FindingGroup, finding_groups
 from ..core.fingerprint import digest_parts
+from ..core.mangling import stable_name
 from ..core.metric import ESTIMATE
 from ..core.numbers import change, number
 from ..core.records import Case, Document, ListingRow, Row
@@ -129,6 +132,7 @@ def _case(record: Case, listing: Mapping[str, object]) -> dict[str, object]:
         "fails": record["fails"],
         "error": record["error"],
         "kernel": record["kernel"],
+        "kernel_name": readable_name(stable_name(record["kernel"]["name"])),
         "position": record["position"],
         "call": f"{record['call']['path']}:{record['call']['line']}",
         "rows": [_row(row) for row in record["rows"]],

@@ -80,6 +80,44 @@ def test_source_ptx_and_machine_code_stand_beside_each_other(
     assert "root" not in "\n".join(lines)
 
 
+def test_names_are_those_of_the_author(
+    walk: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (tmp_path / walk).read_text(encoding="utf-8")
+    symbol = "_ZN3app4walkIfLi4EEEvPT_j"
+    (tmp_path / walk).write_text(text.replace("entry walk", f"entry {symbol}"), encoding="utf-8")
+    listing = WALK.read_text(encoding="utf-8").replace(".text.walk", f".text.{symbol}")
+    (tmp_path / "listing").write_text(listing, encoding="utf-8")
+    stand_in(monkeypatch, tmp_path, tmp_path / "listing", symbol)
+    code, lines, _ = run(capsys, walk, "--target", "rtx-3090", *LAUNCH)
+    assert (code, lines[0]) == (OK, "app::walk<float, 4> for rtx-3090 (sm_86, ptxas 13.0.88)")
+    code, lines, _ = run(capsys, walk, "--target", "rtx-3090", "--entry", "walk")
+    assert (code, lines[0]) == (OK, "app::walk<float, 4> for rtx-3090: 53 instructions")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\\nb\\x1b[31m.cu", None),
+        ("/" + "d/" * 2000 + "x.cu", "x.cu:2"),
+        ("<script>alert(1)</script>.cu", "<script>alert(1)</script>.cu:2"),
+        ("../../../etc/passwd", "../../../etc/passwd:2"),
+        ("\udcff\u202e.cu", None),
+    ],
+)
+def test_hostile_names_of_files_are_text(
+    walk: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, shown: str | None
+) -> None:
+    text = (tmp_path / walk).read_text(encoding="utf-8").replace('"walk.cu"', f'"{name}"')
+    (tmp_path / walk).write_text(text, encoding="utf-8", errors="surrogateescape")
+    code, lines, _ = run(capsys, walk, "--target", "rtx-3090", *LAUNCH)
+    assert code == OK and len(lines) == 5 + 53 + 1
+    assert all(character.isprintable() for line in lines for character in line)
+    assert "root:" not in "\n".join(lines)
+    (load,) = (line for line in lines if "LDG.E R4, [R2.64]" in line)
+    assert len(load) < 400 and (shown is None or load.startswith(shown))
+
+
 def test_a_place_leaves_room_for_what_stands_there() -> None:
     """Paths of a build elsewhere filled the column: neither the line nor its text was seen."""
     assert _shortened("examples/kernels/saxpy.cu:7") == "examples/kernels/saxpy.cu:7"

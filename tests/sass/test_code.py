@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -279,3 +280,9 @@ def test_saxpy_is_what_its_listing_says() -> None:
     assert code.thread_instructions == 1024 * first + 1000 * rest
     sources = {item.source.rpartition(":")[0] for item in code.instructions}
     assert len(sources) == 1 and sources.pop().endswith("saxpy.cu")
+
+
+@pytest.mark.parametrize("kind", [ge.MachineInstruction, ge.MachineCode])
+def test_every_name_is_documented(kind: type) -> None:
+    documented = "".join(base.__doc__ or "" for base in kind.__mro__[:-1])
+    assert [field.name for field in fields(kind) if f"``{field.name}``" not in documented] == []

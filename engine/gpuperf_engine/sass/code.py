@@ -42,11 +42,19 @@ __all__ = [
 class MachineInstruction:
     """One machine instruction and its executions by ``warps`` and ``threads``, predicated off or not.
 
-    ``address``: bytes from the start of its section. ``function``: the preceding label. ``ptx_line``: the line of the PTX
-    instruction from which it was generated, 0 for code that the assembler adds; ``source``: the source line (``kernel.cu:17``),
-    ``""`` without ``.loc``; ``inlined_at``: the calls at which it was inlined, innermost first. ``stall`` is in cycles; scoreboards
-    are numbered 0 to 5 (``encoding.Control``). ``exact``: whether PTX counts determine these counts, and they depend neither on the
-    order of threads nor on the time of a wait. Without a launch both counts are 0 and not exact.
+    ``address``: bytes from the start of its section. ``function``: the preceding label. ``text``: the instruction as ``nvdisasm``
+    prints it; ``predicate`` (``@!P0``, ``""`` if there is none), ``opcode`` with modifiers and ``operands``: its parts; ``pipe``: the
+    pipe that executes it, by the names of Nsight Compute. ``ptx_line``: the line of the PTX instruction from which it was generated,
+    0 for code that the assembler adds; ``source``: the source line (``kernel.cu:17``), ``""`` without ``.loc``; ``inlined_at``: the
+    calls at which it was inlined, innermost first.
+
+    The control code (``encoding.Control``): ``stall``: cycles until the warp's next instruction may issue; ``yields``: another warp is
+    preferred next; ``write_scoreboard``, ``read_scoreboard``: held until the result is written or the operands are read, ``None`` for
+    none; ``waits``: the scoreboards that must be free before it issues; ``reuse``: the operand slots whose register is kept.
+    Scoreboards are numbered 0 to 5.
+
+    ``exact``: whether PTX counts determine these counts, and they depend neither on the order of threads nor on the time of a wait.
+    Without a launch both counts are 0 and not exact.
     """
 
     address: int
@@ -77,16 +85,23 @@ _OF_INSTRUCTION = tuple(field.name for field in fields(MachineInstruction))
 class MachineCounts:
     """The counts of the machine code of a launch: exact, given the assembler.
 
-    ``code`` is a digest of the machine code: equal code executes the same instructions on the same inputs. ``registers`` and
-    ``stack_bytes`` are per thread; ``code_bytes`` is the size of the code without padding. ``least`` and ``greatest``: the smallest
-    and the largest number of warp instructions that fit the PTX counts equally well; ``warp_instructions``, ``thread_instructions``
-    and the memory counts are those of a solution with the smallest. ``residue``: the share of the warp instructions that is uncertain,
-    0 to 1, and ``notes`` give the reasons. ``ways``: the source of the counts, ``flow`` (PTX counts), ``run`` (the machine code was
-    run) or ``flow and run``, if both agree.
+    ``kernel``: its name in the PTX; ``target``: the id of the machine; ``architecture``: what it was assembled for (``sm_89``);
+    ``assembler``, ``disassembler``: programs and versions (``ptxas 13.0.88``). ``code`` is a digest of the machine code: equal code
+    executes the same instructions on the same inputs. ``registers`` and ``stack_bytes`` (local memory) are per thread,
+    ``shared_bytes`` per block, dynamic shared memory included; ``code_bytes`` is the size of the code without padding.
 
-    Wavefronts and sectors are those of the PTX accesses that the assembler kept; ``None`` if they do not follow from these: if
-    accesses were merged, or partly kept, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe`` are executed
-    warp instructions, most first.
+    ``warp_instructions``, ``thread_instructions``: executions, predicated off or not. ``least`` and ``greatest``: the smallest and the
+    largest number of warp instructions that fit the PTX counts equally well; the counts, also of memory, are those of a solution with
+    the smallest. ``residue``: the share of the warp instructions that is uncertain, 0 to 1, and ``notes`` give the reasons. ``ways``:
+    the source of the counts, ``flow`` (PTX counts), ``run`` (the machine code was run) or ``flow and run``, if both agree.
+
+    ``spill_bytes``: bytes of the spill instructions in the code, loads and stores; ``spill_loads``, ``spill_stores``: their executions
+    by warps. ``shared_load_requests``, ``global_load_requests``: executed loads by warps; merged loads are one.
+    ``shared_load_wavefronts``, ``shared_wavefronts`` (all accesses), ``global_load_wavefronts``: wavefronts;
+    ``global_load_sectors``, ``global_store_sectors``, ``global_atomic_sectors``: sectors of 32 bytes. Wavefronts and sectors are those
+    of the run, or of the PTX accesses that the assembler kept; ``None`` if they do not follow from these: if accesses were merged, or
+    partly kept, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe`` are executed warp instructions, most
+    first.
     """
 
     kernel: str
@@ -127,7 +142,7 @@ class MachineCounts:
 
 @dataclass(frozen=True)
 class MachineCode(MachineCounts):
-    """``MachineCounts`` with each instruction."""
+    """``MachineCounts`` with each of the ``instructions``, in the order of the code."""
 
     instructions: tuple[MachineInstruction, ...]
 

@@ -12,6 +12,7 @@ from ..simt import atomic_targets, stack, stack_entries
 from . import llvm
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
+from .codegen.outlined import SHARED_PREFIX, shared_function
 from .ir import abi, access_records, codes, copy_records, race_records, sm_records, tensor_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
@@ -188,7 +189,10 @@ PARTICULAR = (PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX)
 
 
 def level(name: str) -> int:
-    """The optimisation level of an object: race detection consists of many small functions, few of which call each other."""
+    """The optimisation level of an object: race detection consists of many small functions, few of which call each other. Functions
+    that instructions share are for programs that run little."""
+    if name.startswith(SHARED_PREFIX):
+        return 0
     return 2 if name in ("races", "simulator") else 1
 
 
@@ -198,7 +202,9 @@ def is_unoptimised_first(name: str) -> bool:
 
 
 def object_text(name: str) -> str:
-    """IR of an object."""
+    """IR of an object. Raises ``KeyError`` for a function of instructions that this process has not written."""
+    if name.startswith(SHARED_PREFIX):
+        return shared_function(name)
     if name == "script":
         others = [path for group in ENTRIES for path in FILES[group]]
         known = {item.name: item.parameters for item in signatures(others)}

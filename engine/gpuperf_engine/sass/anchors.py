@@ -310,12 +310,16 @@ def _pieces(instruction: Instruction, item: Decoded) -> int:
     return max(1, prod(map(int, whole.groups())) // prod(map(int, part.groups())))
 
 
-def _copies(blocks: Iterable[int], pieces: int) -> Counter[int] | None:
+def _copies(blocks: Iterable[int], pieces: int) -> dict[int, int] | None:
     """The number of copies in each block; ``None`` if a block holds part of a copy."""
-    items = Counter(blocks)
+    items: dict[int, int] = {}  # a Counter takes several times as long for so few
+    for block in blocks:
+        items[block] = items.get(block, 0) + 1
+    if pieces == 1:
+        return items
     if any(count % pieces for count in items.values()):
         return None
-    return Counter({block: count // pieces for block, count in items.items()})
+    return {block: count // pieces for block, count in items.items()}
 
 
 def _merged(anchors: Iterable[Anchor]) -> list[Anchor]:
@@ -325,6 +329,8 @@ def _merged(anchors: Iterable[Anchor]) -> list[Anchor]:
         same[anchor.blocks, anchor.count, anchor.bound].append(anchor)
     return [
         replace(these[0], weight=sum(anchor.weight for anchor in these), voices=len(these))
+        if len(these) > 1
+        else these[0]
         for these in same.values()
     ]
 

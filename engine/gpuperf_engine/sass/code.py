@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from .._gc import uncollected
 from ..errors import NotObserved
 from ..jit import cache
 from ..ptx.module import Function
@@ -166,6 +167,7 @@ def machine_code(
     return code
 
 
+@uncollected
 def counted_code(
     profile: Profile, architecture: str, target: str = "", *, running: bool = True
 ) -> MachineCode:

@@ -71,9 +71,10 @@ class CodeGenerator:
         self.columns = columns_of(program) if threads else None
         self.values: Mapping[int, tuple[ValueSlot, ...]] = value_slots(program) if values else {}
         self.writer = Emitter()
-        #: functions that instructions share (``outlined``): their numbers, and their texts
+        #: functions that instructions share (``outlined``): their places in a table, and by name the texts of those that are part of
+        #: the module
         self.outlined: dict[Hashable, int] = {}
-        self.functions: list[str] = []
+        self.functions: dict[str, str] = {}
         #: functions with a separate code of the place where their results are read, see ``return_place``
         self.returns: list[int] = []
         self.joins = _joins(program)

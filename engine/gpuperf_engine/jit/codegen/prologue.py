@@ -36,7 +36,9 @@ def write_entry(generator: CodeGenerator) -> None:
     for name, offset in _POINTERS:
         writer.named(f"%{name}", "ptr", f"load ptr, ptr {writer.at('%ctx', offset)}, !invariant.load !0")
     if generator.functions:
-        writer.named("%outlined", "ptr", "getelementptr i8, ptr @outlined, i64 0")
+        table = writer.ref("ptr", "getelementptr i8, ptr @outlined, i64 0")
+        for place in range(len(generator.functions)):
+            writer.named(f"%form{place}", "ptr", f"load ptr, ptr {writer.at(table, 8 * place)}")
     if generator.columns is not None:
         _find_counters(generator, generator.columns.count)
     if generator.areas.bytes:

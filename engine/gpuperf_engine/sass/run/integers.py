@@ -155,6 +155,9 @@ def _viadd(op: Op, to: Writer) -> None:
     kind = "u16x2" if "16x2" in op else "s32"
     if "16x2" in op and any(getattr(item, "negated", False) for item in op.operands):
         raise NotRun(f"{op.item.text} is not known here")
+    if kind == "s32":
+        _add(to, op.operands[0], [to.word(item) for item in op.operands[1:3]])
+        return
     to.put(op.operands[0], to.r(f"add.{kind}", *(_named(to, to.word(item)) for item in op.operands[1:3])))
 
 

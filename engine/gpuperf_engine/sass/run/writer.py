@@ -91,7 +91,7 @@ class Writer:
 
     def _value(self, kind: str, opcode: str, operands: tuple[object, ...]) -> str:
         target = self.fresh(kind)
-        self.line(f"{opcode} {', '.join([target, *map(str, operands)])}")
+        self.lines.append(f"{opcode} {', '.join([target, *map(str, operands)])};")
         return target
 
     def r(self, opcode: str, *operands: object) -> str:

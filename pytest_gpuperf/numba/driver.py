@@ -27,7 +27,7 @@ from gpuperf_engine.errors import EngineError
 
 from ..programs.errors import KernelError, OverBudget
 from .device import NumbaDevice
-from .functions import Functions, result_of
+from .functions import PRIMARY, Functions, result_of
 from .link import link
 from .linker import EngineLinker, compiler, texts_of
 
@@ -63,7 +63,7 @@ class CoreDevice:
         self.name = device.machine.name
         # a UUID that is the same in every process
         self.uuid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"gpuperf-{device.machine.id}"))
-        self.context = SimpleNamespace(handle=binding.CUcontext(1), _handle=binding.CUcontext(1))
+        self.context = SimpleNamespace(handle=binding.CUcontext(PRIMARY), _handle=binding.CUcontext(PRIMARY))
 
     def set_current(self) -> None:
         if not int(binding.cuCtxGetCurrent()[1]):

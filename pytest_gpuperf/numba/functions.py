@@ -24,13 +24,15 @@ from .device import NumbaDevice
 if TYPE_CHECKING:
     from gpuperf_engine import DeviceArray, Kernel, Module
 
-__all__ = ["Functions", "result_of"]
+__all__ = ["PRIMARY", "Functions", "result_of"]
 
 #: a stream, or None for the default one
 Stream: TypeAlias = "binding.CUstream | None"
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 _INVALID_CONFIGURATION = 9  # cudaErrorInvalidConfiguration
+PRIMARY = 1
+"""The handle of the device's primary context."""
 _DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP (cuda.h)
 
 
@@ -107,10 +109,22 @@ class Functions:
     def cuCtxPopCurrent(self) -> binding.CUcontext:
         return self._stack().pop()
 
+    def cuCtxCreate(self, *arguments: object) -> binding.CUcontext:
+        """``flags, device``, since CUDA 13 after parameters."""
+        context = binding.CUcontext(self.number())
+        self._stack().append(context)
+        return context
+
+    def cuCtxDestroy(self, context: binding.CUcontext) -> None:
+        self._contexts.stack = [other for other in self._stack() if int(other) != int(context)]
+
     def cuCtxGetDevice(self) -> binding.CUdevice:
         return binding.CUdevice(0)
 
     def cuCtxSynchronize(self) -> None: ...
+
+    def cuDevicePrimaryCtxRetain(self, device: binding.CUdevice) -> binding.CUcontext:
+        return binding.CUcontext(PRIMARY)
 
     def cuDevicePrimaryCtxRelease(self, device: binding.CUdevice) -> None: ...
 
@@ -182,8 +196,11 @@ class Functions:
 
     def cuPointerGetAttribute(
         self, attribute: binding.CUpointer_attribute, address: SupportsInt
-    ) -> binding.CUdeviceptr:
-        if attribute != binding.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    ) -> binding.CUdeviceptr | int:
+        known = binding.CUpointer_attribute
+        if attribute == known.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            return 0
+        if attribute != known.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
             raise LaunchError(f"{attribute.name} is not known of memory")
         return binding.CUdeviceptr(int(address))
 

@@ -96,6 +96,23 @@ def test_device():
     assert cuda.get_current_device().MULTIPROCESSOR_COUNT == 108
 
 
+def test_contexts_made_elsewhere():
+    from numba.cuda.cudadrv import driver
+
+    device = driver.binding.CUdevice(0)
+    primary = driver.driver.cuDevicePrimaryCtxRetain(device)
+    assert int(cuda.current_context().handle) == int(primary)
+    parameters = [None] * (driver.binding.CUDA_VERSION >= 13000)  # since then there are some, before the flags
+    new = driver.driver.cuCtxCreate(*parameters, 0, device)
+    try:
+        with pytest.raises(RuntimeError, match="non-primary CUDA context"):
+            cuda.current_context()
+    finally:
+        driver.driver.cuCtxDestroy(new)
+    assert int(cuda.current_context().handle) == int(primary)
+    driver.driver.cuDevicePrimaryCtxRelease(device)
+
+
 def test_arrays():
     x = np.arange(100, dtype=np.float32)
     y = x.copy()
@@ -256,7 +273,7 @@ def test_a_suite_passes_and_is_gated(project: Path) -> None:
     (project / "pytest.ini").write_text(
         "[pytest]\ngpuperf_targets = a100-sxm-80gb\naddopts = --gpuperf-numba\n"
     )
-    assert "8 passed" in run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "9 passed" in run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--gpuperf", "--gpuperf-update")
     again = ["--gpuperf", "--gpuperf-report=out"]
     run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", *again)

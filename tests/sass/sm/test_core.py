@@ -77,6 +77,23 @@ def test_registers_of_one_bank_are_read_one_after_the_other(pair: tuple[str, str
     assert run(code, [[]]).ended - START == pytest.approx(400 * clocks, abs=8)
 
 
+@pytest.mark.parametrize(
+    ("between", "clocks"),
+    [
+        # as the examples of listing 4 of Huerta et al., MICRO 2025: R2 stays where the other bank is read for the same operand
+        ("FFMA {}, R7, R4, c[0x0][0x160]", 4),
+        ("FFMA {}, R6, R3, c[0x0][0x160]", 5),
+        # kept again where it says so, and read once more where not
+        ("FFMA {}, R2.reuse, R3, c[0x0][0x160]", 4),
+        ("FFMA {}, R2, R3, c[0x0][0x160]", 5),
+    ],
+)
+def test_a_bank_keeps_a_register_until_it_is_read_again_for_that_operand(between: str, clocks: int) -> None:
+    code = ["FFMA {}, R2.reuse, R3, R4", between, "FFMA {}, R2, R4, R5"] * 100
+    texts = [text.format(f"R{8 + 2 * (n % 60)}") for n, text in enumerate(code)] + ["EXIT"]
+    assert run(texts, [[]]).ended - START == pytest.approx(100 * clocks, abs=8)
+
+
 def test_warps_of_a_sub_partition_hide_the_latency_of_one_another() -> None:
     # Four warps, one in each sub-partition, take as long as one; so do 16, four of them in each, whose chains wait 4 clocks.
     assert run(CHAIN, [[]] * 4).ended == run(CHAIN, [[]]).ended

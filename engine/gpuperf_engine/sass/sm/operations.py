@@ -363,9 +363,10 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
 
 def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
     """For each position the clocks in which the two register banks are read, one register per bank and clock: without reuse, and with
-    the registers that earlier instructions of the warp have kept. An operand slot keeps its register until the next read for it."""
+    the registers that earlier instructions of the warp have kept. Each bank keeps one register for each operand slot, until that
+    slot reads the bank again (Huerta et al., "Dissecting and Modeling the Architecture of Modern GPU Cores", MICRO 2025, 5.3.1)."""
     for block in graph.blocks:
-        kept: dict[int, int] = {}
+        kept: dict[tuple[int, int], int] = {}
         for position in range(block.start, block.end):
             item = graph.listing.instructions[position]
             every: set[int] = set()
@@ -373,13 +374,17 @@ def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
             for source in known[position].sources:
                 numbers = range(source.number, source.number + source.count)
                 every.update(numbers)
-                if kept.get(source.slot) != source.number or source.count > 1:
-                    read.update(numbers)
+                read.update(
+                    number
+                    for number in numbers
+                    if source.count > 2 or kept.get((number & 1, source.slot)) != number
+                )
             for source in known[position].sources:
-                if source.slot in item.control.reuse:
-                    kept[source.slot] = source.number
-                else:
-                    kept.pop(source.slot, None)
+                for number in range(source.number, source.number + source.count):
+                    if source.slot in item.control.reuse and source.count <= 2:
+                        kept[number & 1, source.slot] = number
+                    else:
+                        kept.pop((number & 1, source.slot), None)
             yield _clocks(every), _clocks(read)
 
 

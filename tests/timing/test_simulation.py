@@ -14,7 +14,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine, load_machine
 from gpuperf_engine.timing.models.simulation import Simulation
 from tests.support import needs_assembler
-from tests.timing import convolution, products
+from tests.timing import convolution, products, streams
 from tests.timing.conftest import MACHINES
 
 HEAD = """.version 8.0
@@ -440,3 +440,23 @@ def test_stages_are_predicted_in_the_order_that_was_measured() -> None:
     # what was measured of 4096 × 4096 matrices: 445, 69, 46 and 16 ms
     measured = {row.stage: row.microseconds for row in products.measured()}
     assert [measured[stage] for stage in (1, 2, 3, 4)] == sorted(measured.values(), reverse=True)[:4]
+
+
+@needs_assembler
+@pytest.mark.parametrize(
+    ("name", "gpu", "ctas"),
+    [
+        ("stream_measured.csv", "a100_40", 1),
+        ("stream_measured.csv", "a40", 1),
+        ("stream_measured.csv", "gh200", 1),
+        ("stream_heldout.csv", "l40", 2),
+    ],
+)
+def test_rows_that_the_turnaround_is_from_are_given_back(name: str, gpu: str, ctas: int) -> None:
+    rows = [
+        row
+        for row in streams.measured(name)
+        if (row.gpu, row.kernel, row.threads, row.ctas_per_sm) == (gpu, "init", 32, ctas)
+    ]
+    assert len(rows) == 1
+    assert abs(streams.simulated_error(rows[0])) < 0.02

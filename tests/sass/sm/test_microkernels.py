@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
@@ -92,6 +95,29 @@ def test_a_chase_takes_the_latency_of_its_level(name: str, level: str) -> None:
     assert (ends[1] - ends[0]) / 60 == pytest.approx(machine.latencies[level], rel=CLOSE)
 
 
+def test_latencies_of_slices_have_the_measured_mean_and_deviation() -> None:
+    """Jin et al., MICRO 2024: of a V100, 13.9 of 213 cycles from the SMs of one GPC, 7.5 of 209 from those of another, and 175 to 248
+    from all. Both spaces, L2 and DRAM, are reached through the same slices."""
+    _, numbers = described("v100-pcie")
+    for share in (0.0, 1.0):
+        ends = []
+        for line in range(512):
+            words = access(1, {line: 1})
+            seen = run(
+                [CHAINS["l2"][0], "IADD3 R2, R2, R3, RZ", "EXIT"], [words], numbers=numbers, lines=512, share=share,
+                dram_rate=1e3, l2_rate=1e3,
+            )  # fmt: skip
+            ends.append(seen.ended)
+        plain = run(
+            [CHAINS["l2"][0], "IADD3 R2, R2, R3, RZ", "EXIT"], [access(1, {0: 1})], numbers=replace(numbers, spread=0), lines=512,
+            share=share, dram_rate=1e3, l2_rate=1e3,
+        )  # fmt: skip
+        assert np.mean(ends) == pytest.approx(plain.ended, abs=1.5)
+        assert 7.5 <= np.std(ends) <= 13.9
+        assert np.max(np.abs(np.array(ends) - plain.ended)) <= (248 - 175) / 2
+        assert len(set(ends)) > 16
+
+
 @pytest.mark.parametrize("name", machine_ids())
 def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
     machine, numbers = described(name)
@@ -100,7 +126,7 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
         if unit not in machine.lanes or machine.lanes[unit] == 10:
             continue
         code = [text.format(8 + 2 * (n % 60)) for n in range(300)] + ["EXIT"]
-        ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - machine.cta_turnaround
+        ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
         # four warps in each sub-partition, which issues one instruction a clock
         clocks = max(32 / machine.lanes[unit], 1 / min(1.0, machine.issue_rate))
         assert ended == pytest.approx(4 * 300 * clocks, rel=CLOSE), (unit, ended / 1200, clocks)
@@ -109,10 +135,10 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in machine_ids() if load_machine(name).lanes["fp64"] < 1])
 @pytest.mark.parametrize("warps", [1, 2, 3, 4, 6])
 def test_two_double_precision_units_serve_whichever_sub_partitions_want_them(name: str, warps: int) -> None:
-    machine, numbers = described(name)
+    _, numbers = described(name)
     code = [f"DFMA R{8 + 2 * (n % 60)}, R2, R4, c[0x0][0x160]" for n in range(100)] + ["EXIT"]
     seen = run(code, [[]] * warps, numbers=numbers)
-    assert (seen.ended - machine.cta_turnaround) / (100 * warps) == pytest.approx(32 / 2, rel=CLOSE)
+    assert (seen.ended - numbers.turnaround) / (100 * warps) == pytest.approx(32 / 2, rel=CLOSE)
 
 
 @pytest.mark.parametrize("name", machine_ids())
@@ -146,7 +172,7 @@ def test_bank_conflicts_take_their_wavefronts(name: str, wavefronts: int) -> Non
     code = [f"LDS R{8 + n}, [R2]" for n in range(100)] + ["EXIT"]
     seen = run(code, [access(wavefronts) * 100] * 8, numbers=numbers)
     each = max(wavefronts * 128 / machine.l1_bandwidth, 32 / (machine.lanes["lsu"] * machine.sub_partitions))
-    assert (seen.ended - machine.cta_turnaround) / 800 == pytest.approx(each, rel=CLOSE)
+    assert (seen.ended - numbers.turnaround) / 800 == pytest.approx(each, rel=CLOSE)
 
 
 def streamed(name: str, level: str, sectors: int, loads: int) -> int:

@@ -492,9 +492,13 @@ class Sm(Record):
     COMMON = Array64(_CODE + 152)
     # by sub-partition: 1 if the last instruction yields
     YIELDED = Array64(_CODE + 152 + 8 * _PIPES)
+    _YIELDED = _CODE + 152 + 8 * _PIPES + 8 * SUB_CORES
     # clocks (1/256) for which a sector that is written in part occupies L2 longer than others
-    PARTIAL_COST = U64(_CODE + 152 + 8 * _PIPES + 8 * SUB_CORES)
-    _TENSOR = _CODE + 160 + 8 * _PIPES + 8 * SUB_CORES
+    PARTIAL_COST = U64(_YIELDED)
+    # by how many clocks the latency of the farthest slice of L2 exceeds the mean, and the number of slices
+    SPREAD = U64(_YIELDED + 8)
+    SLICES = U64(_YIELDED + 16)
+    _TENSOR = _YIELDED + 24
     # ``tcgen05``: when the tensor core is free, and for how long it multiplied (1/256 clock); clocks (1/256) of a product for each
     # column of D; clocks from the end of a product until its mbarrier is told, and of a product of a pair; units of columns that are
     # allocated

@@ -57,7 +57,7 @@ class SmNumbers:
     ``partial_rate``: sectors per clock that stores can write in part, and ``atomic_turns``: turns of atomics per clock in an aligned
     KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
-    memory.
+    memory; ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean.
     """
 
     architecture: int
@@ -92,3 +92,5 @@ class SmNumbers:
     tensor_write: float = 0.0
     shared_unit: int = 0
     other_reads: float = 0.0
+    slices: int = 1
+    spread: int = 0

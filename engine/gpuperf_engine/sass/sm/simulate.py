@@ -252,7 +252,8 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
         Sm.LATENCY_TMA_L2: max(1, latencies.get("tma_l2", latencies["l2"] + behind) - behind),
         Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
         Sm.REQUEST_CLOCKS: numbers.tma_clocks, Sm.TURNAROUND: numbers.turnaround,
-        Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.LATENCY_TENSOR: latencies.get("tcgen05", 0),
+        Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.SPREAD: numbers.spread, Sm.SLICES: numbers.slices,
+        Sm.LATENCY_TENSOR: latencies.get("tcgen05", 0),
         Sm.LATENCY_PAIR: latencies.get("tcgen05_pair", latencies.get("tcgen05", 0)),
         Sm.COLUMN_COST: round(_COLUMN / (numbers.parts * numbers.lanes.get("tensor", 1.0)) * (1 << FRACTION)),
     }  # fmt: skip

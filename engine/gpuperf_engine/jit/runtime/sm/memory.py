@@ -171,6 +171,20 @@ def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
     return 0
 
 
+def sm_farther(sm: Sm, slot: Slot, number: int) -> int:
+    """By how many clocks the slice of L2 that holds a line is farther than the mean of all slices. The slice is a hash of the line and
+    its CTA, which stands for the hash of the address. Latencies of slices are evenly spaced around the mean."""
+    mixed = (number + slot.NUMBER * 40503) * 2654435761 & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 15) * 2246822519 & 0xFFFFFFFF
+    most = sm.SLICES - 1
+    if most < 1:
+        return 0
+    far = 2 * ((mixed ^ mixed >> 13) % sm.SLICES) - most
+    if far < 0:
+        return 0 - (0 - far) * sm.SPREAD // most
+    return far * sm.SPREAD // most
+
+
 def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
     """When the sectors of a line that a load reads are ready."""
     number = word >> 4
@@ -192,9 +206,11 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
         first = missing & ~line.TOUCHED
         far = bits_count(sm_touch(sm, slot, number, line, sectors) & missing)
         near = bits_count(missing) - far
-        latency = sm.LATENCY_L2
+        # data from DRAM pass through their slice too
+        farther = sm_farther(sm, slot, number)
+        latency = sm.LATENCY_L2 + farther
         if first and line.DRAM == 2:
-            latency = sm.LATENCY_DRAM
+            latency = sm.LATENCY_DRAM + farther
         late = 0
         if near:
             late = sm_below(sm, start, near, 0)
@@ -203,7 +219,7 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
             behind = sm_opened(sm, slot, number, 1, start)
             if behind > late:
                 late = behind
-            latency = sm.LATENCY_DRAM
+            latency = sm.LATENCY_DRAM + farther
         if start + latency + late > ready:
             ready = start + latency + late
         line.VALID = line.VALID | sectors

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm.numbers import SmNumbers
 from gpuperf_engine.timing.models.simulation import numbers_of
+from tests.support import head, needs_assembler
 
 from .machines import TOY, asks, copied, expects, initial, moves, run, run_roles
 from .pipelines import COPY, EXPECT, INIT, TEST, USE
@@ -150,8 +153,7 @@ def test_a_commit_tells_the_mbarriers_of_a_mask() -> None:
 def allocating(units: int, free: bool, ctas: int = 2, resident: int = 2) -> int:
     chain = ["FFMA R1, R1, R2, R1"] * 500
     code = ["UTCATOMSWS.FIND_AND_SET.ALIGN UP0, UR4, UR4", *chain, *["UTCATOMSWS.AND URZ, UR5"] * free]
-    words = [units, *[0xFFFF & ~((1 << units) - 1)] * free]
-    return run_roles([code], [(0, words)], numbers=B200, ctas=ctas, resident=resident).ended
+    return run_roles([code], [(0, [units])], numbers=B200, ctas=ctas, resident=resident).ended
 
 
 @pytest.mark.parametrize("free", [True, False])
@@ -226,3 +228,68 @@ def test_a_better_machine_is_never_slower(factor: float) -> None:
         changed = steps(replace(B200, **{name: value}))  # type: ignore[arg-type]
         for step, clocks in changed.items():
             assert clocks <= taken[step] * 1.002, (name, step)
+
+
+_KERNEL = """
+.visible .entry product(.param .u64 out, .param .u32 turns)
+{
+.reg .b32 %r<20>, %v<8>; .reg .b64 %x<8>; .reg .pred %p<6>;
+.shared .align 1024 .b8 tiles[16384]; .shared .align 8 .b64 done; .shared .align 4 .b32 slot;
+ld.param.u64 %x0, [out]; ld.param.u32 %r0, [turns];
+mov.u32 %r1, %tid.x; mov.u32 %r2, done; mov.u32 %r3, slot; mov.u32 %r4, tiles;
+setp.ge.u32 %p0, %r1, 32; @%p0 bra ALLOCATED;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3], 256;
+ALLOCATED:
+setp.ne.u32 %p1, %r1, 0; @%p1 bra BEGUN;
+mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;
+BEGUN:
+bar.sync 0;
+ld.shared.u32 %r5, [%r3];
+shr.u32 %r6, %r4, 4; and.b32 %r6, %r6, 16383; cvt.u64.u32 %x1, %r6; or.b64 %x1, %x1, 0x401000080000;
+add.u64 %x2, %x1, 256;
+@%p1 bra MULTIPLIED;
+mov.u32 %r7, 0; mov.u32 %r8, 0; setp.eq.u32 %p5, %r8, %r8;
+TURN:
+setp.ne.u32 %p2, %r7, 0;
+PRODUCT %p2; PRODUCT %p5; PRODUCT %p5; PRODUCT %p5;
+add.u32 %r7, %r7, 1;
+EACH
+setp.lt.u32 %p3, %r7, %r0; @%p3 bra TURN;
+LAST
+MULTIPLIED:
+bar.sync 0;
+shr.u32 %r9, %r1, 5; shl.b32 %r9, %r9, 21; add.u32 %r9, %r5, %r9;
+tcgen05.ld.sync.aligned.32x32b.x4.b32 {%v0, %v1, %v2, %v3}, [%r9];
+tcgen05.wait::ld.sync.aligned;
+mad.wide.u32 %x3, %r1, 16, %x0; st.global.v4.b32 [%x3], {%v0, %v1, %v2, %v3};
+bar.sync 0; @%p0 bra ENDED;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 256;
+ENDED:
+ret;
+}
+"""
+_WAITS = """
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r2];
+ASK: mbarrier.try_wait.parity.shared.b64 %p4, [%r2], %r8; @!%p4 bra ASK; xor.b32 %r8, %r8, 1;
+"""
+
+
+def estimated(where: str) -> ge.Estimate:
+    """A CTA that multiplies tiles of 128 rows and 256 columns 64 times, four products at a time, and waits each time, or at last."""
+    multiply = f"tcgen05.mma.cta_group::1.kind::f16 [%r5], %x1, %x2, {idesc(128, 256) | 1 << 4},"
+    text = _KERNEL.replace("PRODUCT", multiply).replace(where, _WAITS).replace("EACH", "").replace("LAST", "")
+    device = ge.Device(observe={"memory", "inputs"}, races="off")
+    kernel = ge.parse(head("8.7", "sm_100a") + text, path="k.ptx")["product"]
+    profile = device.launch(kernel, 1, 128, [device.zeros(512, np.uint32), np.uint32(64)])
+    return ge.estimate(profile, "b200", model="simulation")
+
+
+@needs_assembler
+def test_a_kernel_takes_the_time_of_its_products() -> None:
+    once, each = estimated("LAST"), estimated("EACH")
+    # 64 turns of four products of 256 columns, two a clock
+    assert 64 * 4 * 128 <= once.cycles <= 1.1 * 64 * 4 * 128
+    assert once.limiter == "tensor"
+    # after each wait A of the next product is read (32 clocks); a wait takes the way to the mbarrier and back, and the loop up to 60
+    least = 32 + B200.latencies["tcgen05"] + B200.latencies["shared"] // 2
+    assert least <= (each.cycles - once.cycles) / 63 <= least + 60

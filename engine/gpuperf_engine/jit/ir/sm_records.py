@@ -340,7 +340,7 @@ class Slot(Record):
     each of 16 barriers. ``MBARRIERS``: the address of its first mbarrier. ``WARPGROUPS``: for each of 8 warpgroups, the warps that
     are ready for ``wgmma``. For the cluster, in the slot of its first CTA: arrivals at its barrier (``GATHERED``), the ``PHASE`` of
     the barrier and its start, and the position of the instruction that arrived ``LAST``. ``COLUMNS``: units of columns of tensor
-    memory that it holds."""
+    memory that it holds, from so many ``ALLOCATIONS``."""
 
     LIVE = U64(0)
     LINES = U64(8)
@@ -356,7 +356,8 @@ class Slot(Record):
     LAST = U64(264)
     BEFORE = U64(272)
     COLUMNS = U64(280)
-    BYTES = 288
+    ALLOCATIONS = U64(288)
+    BYTES = 296
 
 
 class Sm(Record):

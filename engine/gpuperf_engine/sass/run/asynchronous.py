@@ -39,8 +39,8 @@ def recorded(item: Decoded) -> list[tuple[int, str]]:
         return [(0, "copy")]
     if item.base in TENSOR_PRODUCTS:
         return [(next(at for at, text in enumerate(item.operands) if text.startswith("idesc[")), "word")]
-    if item.base == "UTCATOMSWS":  # the units to allocate, or those that stay allocated
-        return [(len(item.operands) - 1, "word")]
+    if item.base == "UTCATOMSWS" and "FIND_AND_SET" in item.opcode:  # the units to allocate
+        return [(2, "word")]
     if item.base == "UTCBAR":  # the last operand is the mask of a multicast
         return [(0, "mbarrier"), (len(item.operands) - 1, "value")]
     if data_bytes(item):

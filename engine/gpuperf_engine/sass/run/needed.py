@@ -31,7 +31,7 @@ PRODUCTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 #: Instructions whose results are those of products.
 _RESULTS = PRODUCTS | {"LDTM"}
 #: Instructions of which a trace records operands that are not addresses of memory.
-_RECORDED = COPIES | {"SYNCS", "ARRIVES", "UTCBAR", "UTCATOMSWS", "STAS", "REDAS"}
+_RECORDED = COPIES | {"SYNCS", "ARRIVES", "UTCBAR", "STAS", "REDAS"}
 _ATOMICS = frozenset(("ATOM", "ATOMG", "ATOMS"))
 _CONTROL = frozenset(
     [
@@ -231,7 +231,7 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         behind.read(guard, _bits(accesses.reads))
     elif base in LOADS or base in STORES:
         behind.read(guard, _bits(accesses.deciding))
-    if base in _RECORDED:
+    if base in _RECORDED or (base == "UTCATOMSWS" and len(item.operands) > 2):
         behind.read(guard, _bits(accesses.reads))
     elif base in TENSOR_PRODUCTS:
         behind.read(guard, _types_of(item))

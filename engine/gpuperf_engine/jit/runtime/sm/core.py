@@ -147,6 +147,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
                 sm_forget(sm, line)
             line = Line(line + Line.BYTES)
         sm_freed(sm, slot, slot.COLUMNS, now)
+        slot.ALLOCATIONS = 0
         sm_follow(sm, slot, now)
     else:
         barrier = 0

@@ -10,7 +10,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import AT_BIT, CAUSE_BIT, END, FRACTION, Cause, Op, Slot, Sm, Tensor, Warp
-from ..intrinsics import bits_count, load32
+from ..intrinsics import load32
 from .choice import sm_again
 from .mbarriers import sm_signal, sm_warp
 from .stalls import sm_event, sm_held, sm_position
@@ -156,10 +156,12 @@ def sm_took(sm: Sm, warp: Warp, units: int, paired: int) -> int:
         return 0
     slot = Slot(warp.SLOT)
     slot.COLUMNS += units
+    slot.ALLOCATIONS += 1
     sm.ALLOCATED += units
     if other != sm:
         also = Slot(other.SLOT + (slot - sm.SLOT))
         also.COLUMNS += units
+        also.ALLOCATIONS += 1
         other.ALLOCATED += units
     return 1
 
@@ -176,8 +178,6 @@ def sm_allocate(sm: Sm, warp: Warp, op: Op) -> int:
 
 def sm_freed(sm: Sm, slot: Slot, units: int, now: int) -> int:
     """Free columns that a CTA holds. Warps that wait for columns take them, those of the oldest CTA first."""
-    if units > slot.COLUMNS:
-        units = slot.COLUMNS
     if units == 0:
         return 0
     slot.COLUMNS -= units
@@ -209,9 +209,10 @@ def sm_freed(sm: Sm, slot: Slot, units: int, now: int) -> int:
 
 
 def sm_deallocate(sm: Sm, warp: Warp, now: int) -> int:
-    """``tcgen05.dealloc``: the stream has the bits of the units that stay allocated."""
-    word = load32(warp.PLACE)
-    warp.PLACE += 4
-    if word == END:
+    """``tcgen05.dealloc``: an average allocation of the CTA is free. Which one depends on an address that is not traced."""
+    slot = Slot(warp.SLOT)
+    held = slot.ALLOCATIONS
+    if held == 0:
         return 0
-    return sm_freed(sm, Slot(warp.SLOT), Tensor.UNITS - bits_count(word & (1 << Tensor.UNITS) - 1), now)
+    slot.ALLOCATIONS = held - 1
+    return sm_freed(sm, slot, slot.COLUMNS // held, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import dataclasses
+import gc
 import itertools
 import os
 import signal
@@ -34,6 +35,7 @@ from gpuperf_engine.jit.ir.abi import Context, Cta
 from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
 from gpuperf_engine.jit.worker import Worker
+from gpuperf_engine.memory.arena import Allocation, Memory
 from tests.support import wait_for_compilation, with_fresh_libraries
 
 INDEX = """.version 8.0
@@ -606,3 +608,40 @@ def test_a_function_of_the_runtime_that_is_defined_twice(tmp_path: Path) -> None
             compile_python.translate(given, {})
     with pytest.raises(ValueError, match=r"^add is defined twice"):
         compile_python.translate(files[:1], {}, files[1:])
+
+
+def test_arrays_freed_while_a_launch_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finalizers of a program's arrays run whenever the collector does: the array with the highest address stays reachable."""
+    device = ge.Device(memory_bytes=1 << 24)
+    first, last = device.zeros(64, np.uint32), device.array(np.zeros(64, np.uint32))
+    from gpuperf_engine.jit import launch
+
+    ids, left = launch._thread_ids, [first]
+
+    def collects(block: tuple[int, int, int]) -> object:
+        if left:
+            device.free(left.pop())
+        return ids(block)
+
+    monkeypatch.setattr(launch, "_thread_ids", collects)
+    device.launch(ge.parse(INDEX, path="k.ptx")["k"], 1, 64, [last, np.uint32(3)])
+    assert not left
+    np.testing.assert_array_equal(last.numpy(), 3 * np.arange(64, dtype=np.uint32))
+
+
+def test_nothing_is_freed_while_rows_of_allocations_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    collects: list[bool] = []
+    row = Memory._row
+
+    def watched(item: Allocation) -> tuple[int, int, int, int]:
+        collects.append(gc.isenabled())
+        return row(item)
+
+    monkeypatch.setattr(Memory, "_row", staticmethod(watched))
+    device = ge.Device(memory_bytes=1 << 24)
+    arrays = [device.zeros(64) for _ in range(4)]
+    device.memory.table()
+    device.free(arrays[1])
+    device.zeros(32)
+    device.memory.table()
+    assert len(collects) >= 5 and not any(collects) and gc.isenabled()

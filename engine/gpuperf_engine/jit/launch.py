@@ -9,7 +9,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._gc import uncollected
 from ..errors import LaunchError
 from ..isa.rules import NOTED
 from ..isa.tensor_memory import Tensor
@@ -79,15 +81,17 @@ class Launch:
         self.code = code
         #: keeps the code alive while it runs, even if better code replaces it meanwhile
         self._library = code.library
-        self._table = memory.table()
+        told = memory.on_access is not None or before is not None
+        # arrays may be freed while the collector runs: their rows remain until the launch has ended
+        self._table, self._count, self._listed = _table_of(memory, told)
+        self._rows = len(self._table)
         # weak, so that the device's memory is freed without a garbage collection
         launch = weakref.proxy(self)
-        told = memory.on_access is not None or before is not None
         self._saver = Callback(lambda *where: launch._tell(*where)) if told else None
         #: whether threads must stop calling compiled code
         self.stopped = False
         if self._saver is not None:
-            first = self._table[: len(memory.allocations)]
+            first = self._table[: self._count]
             self._table = self._table.copy()
             flags = 2 * (memory.on_access is not None) + 4 * (before is not None)
             self._table[: len(first), 3] += flags * (first[:, 2] % PADDED != KINDS["param"])
@@ -119,7 +123,7 @@ class Launch:
     def _tell(self, row: int, writes: int) -> None:
         """Handle the first access, or the first write, of compiled code to an allocation."""
         index = (row - address_of(self._table)) // self._table.strides[0]
-        allocation = self.memory.allocations[index]
+        allocation = self._listed[index]
         later = self.before is not None and not writes
         if self.before is not None and writes:
             self.before(allocation)
@@ -157,7 +161,7 @@ class Launch:
             Context.ARENA: memory.host - memory.origin,
             Context.SHADOW: memory.host_shadow - memory.origin,
             Context.TABLE: address_of(self._table),
-            Context.TABLE_ROWS: len(memory.allocations) + len(memory.heap.blocks),
+            Context.TABLE_ROWS: self._rows,
             Context.TIDS: self._tids.address,
             Context.SHARED_BYTES: plan.shared_bytes,
             Context.LAST_LANES: (1 << last) - 1,
@@ -201,10 +205,10 @@ class Launch:
 
     def refresh_heap(self) -> None:
         """Update the rows of heap blocks, the last ones in the table of allocations."""
-        heap, first = self.memory.heap, len(self.memory.allocations)
+        heap, first = self.memory.heap, self._count
         if not heap.changed:
             return
-        rows = first + len(heap.blocks)
+        rows = self._rows = first + len(heap.blocks)
         if rows > len(self._table):
             self._table = np.concatenate([self._table, np.zeros((rows + 64, 4), np.int64)])
         for number in heap.changed:
@@ -300,6 +304,12 @@ class Launch:
         if self.races.checked:
             in_clusters = (slot for group in self._groups for slot in group.slots)
             self.races.keep([slot.races for slot in (*self.free, *in_clusters)])
+
+
+@uncollected
+def _table_of(memory: Memory, listed: bool) -> tuple[NDArray[np.int64], int, list[Allocation]]:
+    """The table of allocations, their number, and, if ``listed``, themselves."""
+    return memory.table(), len(memory.allocations), memory.allocations.copy() if listed else []
 
 
 @lru_cache(maxsize=64)

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arguments import wrong_type
+from .._gc import uncollected
 from ..errors import LaunchError
 from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Variable
@@ -255,6 +256,8 @@ class Memory(ArenaPages):
         self._insert(allocation)
         return allocation
 
+    # finalizers of a program's arrays may free others while the collector runs, so it does not while these change together
+    @uncollected
     def _insert(self, allocation: Allocation) -> None:
         index = bisect.bisect(self._starts, allocation.address)
         try:
@@ -279,6 +282,7 @@ class Memory(ArenaPages):
         self.used = sum(item.size for item in self.allocations if item.kind == "global" and not item.adopted)
         self.generation += 1
 
+    @uncollected
     def free(self, allocation: Allocation, again: bool = True) -> None:
         """Free an existing allocation. Unless ``again``, its addresses stay reserved until ``give_again``."""
         index = self._index(allocation)
@@ -389,6 +393,7 @@ class Memory(ArenaPages):
         else:
             self.shadow_of(allocation)[offset : offset + size] = 1
 
+    @uncollected
     def set_initialized(self, allocation: Allocation, initialized: bool) -> None:
         """Set whether every byte of an allocation has been written."""
         if allocation.initialized == initialized:
@@ -501,6 +506,7 @@ class Memory(ArenaPages):
         allocation = self.allocations[index] if index >= 0 else None
         return allocation if allocation is not None and address < allocation.end else None
 
+    @uncollected
     def table(self) -> NDArray[np.int64]:
         """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, kind (``KINDS``; others than global memory are
         read-only) with ``PADDED`` for a padding of elements that begin inside and 512 for each byte of another one, 1 if initialised.

@@ -169,3 +169,26 @@ def test_a_disassembler_that_hangs_or_is_missing_leaves_the_counts_of_ptx(
     with pytest.raises(ge.MachineError, match=f"{name} is no longer run: 2 times in a row"):
         ge.machine_counts(profile, "rtx-3090")
     assert profile.warp_instructions == 24
+
+
+@needs_assembler
+def test_code_for_debugging_is_that_of_ptxas_and_mapped(tmp_path: Path) -> None:
+    from gpuperf_engine.sass.cubin import read_cubin
+    from gpuperf_engine.sass.tools import find_tool, run_tool
+
+    text = (
+        ".version 8.0\n.target sm_80, debug\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n"
+        ".reg .b64 %a; .reg .f32 %f;\n.loc 1 2 3\nld.param.u64 %a, [p];\nld.global.f32 %f, [%a];\n"
+        "add.f32 %f, %f, %f;\nst.global.f32 [%a], %f;\nret;\n}\n"
+        '.file 1 "k.cu"\n.section .debug_abbrev\n{\n.b8 0\n}\n.section .debug_info\n{\n}\n'
+    )
+    kernel = ge.parse(text, path="k.ptx")["k"]
+    assembly = assemble(kernel, "sm_80")
+    listing = disassemble(assembly)
+    assert all(1 <= item.ptx <= 5 for item in listing.instructions)
+    (tmp_path / "k.ptx").write_text(text, encoding="utf-8")
+    run_tool("ptxas", [find_tool("ptxas").path, "-arch=sm_80", "k.ptx", "-o", "k.cubin"], str(tmp_path))
+    alone = read_cubin((tmp_path / "k.cubin").read_bytes()).sections[".text.k"]
+    assert read_cubin(assembly.cubin).sections[".text.k"] == alone
+    optimised = ge.parse(text.replace(", debug", ""), path="k.ptx")["k"]
+    assert len(disassemble(assemble(optimised, "sm_80")).instructions) < len(listing.instructions)

@@ -282,3 +282,11 @@ def test_the_numbered_text_has_one_mark_per_instruction_each_on_a_line() -> None
     assert lines[10:13] == marked
     assert "hacked" not in text and ".section" not in text and text.count(".file") == 1
     assert len(lines) == len(PTX.split("\n")) + 2 + 2
+
+
+def test_debug_information_is_kept_where_the_target_needs_it() -> None:
+    """``ptxas`` refused code for ``.target …, debug``, which it does not optimise, once its information was removed."""
+    debug = PTX.replace(".target sm_80", ".target sm_80, debug")
+    text = numbered(ge.parse(debug, path="k.ptx")["k"])
+    assert ".section .debug_str\n{\n$s:\n.b8 102\n.b8 0\n}\n" in text
+    assert "hacked" not in text and text.count(".file") == 1 and ".loc 1 7 3" not in text

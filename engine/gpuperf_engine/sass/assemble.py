@@ -60,7 +60,7 @@ def numbered(kernel: Function) -> str:
     pieces: list[str] = []
     done = 0
     broken = set(_broken(kernel))
-    clean = _without_debug(text)
+    clean = _without_debug(text, sections="debug" in module.target_options)
     marks = {
         text.starts[item.span.line - 1] + item.span.column - 1: number
         for number, item in enumerate(instructions_of(kernel), 1)
@@ -91,12 +91,13 @@ def _original(kernel: Function, line: int) -> int:
     return line - len(_broken(kernel))
 
 
-def _without_debug(text: Text) -> str:
-    """The text with debugging directives replaced by blanks. Comments are removed too, since they may look like directives."""
+def _without_debug(text: Text, *, sections: bool) -> str:
+    """The text with debugging directives replaced by blanks, and the sections with debug information unless ``sections``: PTX for
+    ``.target …, debug``, which is not optimised, must have them. Comments are removed too, since they may look like directives."""
     ranges = [
         match.span() for pattern in (FILE, LOC, LOC_INTERMEDIATE) for match in pattern.finditer(text.code)
     ]
-    for match in SECTION.finditer(text.code):
+    for match in () if sections else SECTION.finditer(text.code):
         end = text.code.find("}", match.end())
         ranges.append((match.start(), len(text.code) if end < 0 else end + 1))
     pieces: list[str] = []

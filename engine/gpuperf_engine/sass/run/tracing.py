@@ -377,7 +377,8 @@ class Tracer:
         try:
             self.kernel = parse(self.translation.text, path="machine code")["machine_code"]
             lines = {item.span.line: item for item in self.kernel.instructions}
-            self.kernel.memo["program"] = build_program(self.kernel, meeting(self.translation, lines))
+            reconverging = meeting(self.translation, lines)
+            self.kernel.memo["program"] = build_program(self.kernel, reconverging, outlined=True)
         except EngineError as error:
             raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 

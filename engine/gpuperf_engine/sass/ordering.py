@@ -17,7 +17,7 @@ from .flow import deciding
 from .graph import Graph
 from .listing import Decoded
 
-__all__ = ["Unordered", "unordered"]
+__all__ = ["Unordered", "aliases_of", "unordered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def unordered(profile: Profile, graph: Graph, instructions: Sequence[Instruction
     program = profile.records[0].program
     found: list[tuple[Ordered, Ordered]] = []
     if observes_order(program):
-        asked = {tuple(aliases.items()): aliases for aliases in map(_aliases, profile.records)}
+        asked = {tuple(aliases.items()): aliases for aliases in map(aliases_of, profile.records)}
         found = [by_order(dependence_of(program), aliases) for aliases in asked.values()]
     number_of = {item: number for number, item in enumerate(instructions, 1)}
     parts: list[frozenset[int]] = []
@@ -63,8 +63,8 @@ def unordered(profile: Profile, graph: Graph, instructions: Sequence[Instruction
     return Unordered(parts[0], parts[1] - parts[0], tuple(lines))
 
 
-def _aliases(record: LaunchRecord) -> Aliases:
-    """The parameter words and the variables that point into the same allocation."""
+def aliases_of(record: LaunchRecord) -> Aliases:
+    """What points into the same object in a launch: the parameter words and the variables that point into the same allocation."""
     plan, starts = record.plan, [start for start, _ in record.plan.pointed_at]
     aliases: dict[int | Variable, int] = {}
 

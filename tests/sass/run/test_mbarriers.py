@@ -71,3 +71,16 @@ def test_clusters_of_the_launch(architecture: str) -> None:
     code = counted_code(profile, architecture)
     assert (code.ways, code.residue) == ("flow and run", 0.0), code.notes
     assert code.by_opcode["UCGABAR_ARV"] == code.by_opcode["UCGABAR_WAIT"] == 4 * 2
+
+
+@pytest.mark.parametrize("architecture", ["sm_89", "sm_90a", "sm_120a"])
+def test_grids_that_synchronise(architecture: str) -> None:
+    """The workspace of a cooperative launch is in bank 0. How often a block polls it depends on the order of threads."""
+    x = np.arange(128, dtype=np.int32)
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    kernel = ge.parse(compiled.ptx("cuda/kernels/warps"), path="warps.ptx")["whole_grid"]
+    args = [device.array(x), device.zeros(4, np.int32), device.zeros(128, np.int32)]
+    code = counted_code(device.launch(kernel, 2, 64, args, cooperative=True), architecture)
+    assert (args[2].numpy() == x.sum()).all()
+    assert "run" in code.ways, code.notes
+    assert len(code.notes) == 1 and "the order in which threads run decides" in code.notes[0]

@@ -151,3 +151,23 @@ def test_divisions_in_line_are_those_of_ieee_754() -> None:
     for name in MACHINES:
         code = ge.machine_code(profile, name)
         assert "run" in code.ways and code.residue == 0, (name, code.notes)
+
+
+def test_approximate_results_that_are_only_stored_decide_nothing() -> None:
+    """The slow path of a reciprocal square root depends on the operand. Its results go to another array than that of the operands."""
+    text = (
+        head("7.0", "sm_75")
+        + ".visible .entry k(.param .u64 a, .param .u64 b)\n{\n.reg .b64 %a, %b; .reg .b32 %t; .reg .f64 %x;\n"
+        + "ld.param.u64 %a, [a];\nld.param.u64 %b, [b];\nmov.u32 %t, %tid.x;\nmad.wide.u32 %a, %t, 8, %a;\n"
+        + "mad.wide.u32 %b, %t, 8, %b;\nld.global.f64 %x, [%a];\nrsqrt.approx.f64 %x, %x;\nst.global.f64 [%b], %x;\nret;\n}\n"
+    )
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    values = np.random.default_rng(1).random(64) + 0.1
+    values[40] = 5e-324
+    args = [device.array(values), device.zeros(64, np.float64)]
+    profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, args)
+    for name in MACHINES:
+        code = ge.machine_code(profile, name)
+        calls = [item for item in code.instructions if item.opcode.startswith("CALL")]
+        assert (code.ways, code.residue, code.notes) == ("flow and run", 0.0, ()), name
+        assert [(item.warps, item.threads) for item in calls] == [(1, 1)], name

@@ -342,10 +342,17 @@ def _elect(op: Op, to: Writer) -> None:
 
 @opcodes("MATCH")
 def _match(op: Op, to: Writer) -> None:
-    op.allow("ANY", "U32", "U64")
+    op.allow("ANY", "ALL", "U32", "U64")
     mask, made = active(to), to.fresh("r")
     kind = "b64" if "U64" in op else "b32"
-    value = to.wide(op.operands[1]) if "U64" in op else to.r("mov.b32", to.word(op.operands[1]))
+    source = op.operands[-1]
+    value = to.wide(source) if "U64" in op else to.r("mov.b32", to.word(source))
+    if "ALL" in op:  # MATCH.ALL P2, R5, R5
+        same = to.fresh("p")
+        to.do(f"match.all.sync.{kind} {made}|{same}, {value}, {mask}")
+        to.put(op.operands[1], made)
+        to.put_flag(op.operands[0], same)
+        return
     to.do(f"match.any.sync.{kind} {made}, {value}, {mask}")
     to.put(op.operands[0], made)
 

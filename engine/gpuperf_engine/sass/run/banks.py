@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from ...ptx.module import Function
 
-__all__ = ["BANKS", "NEW", "Bank", "places_of"]
+__all__ = ["BANKS", "NEW", "WORKSPACE", "Bank", "places_of"]
+
+#: The name of the workspace of a grid, for which no variable has one.
+WORKSPACE = "%envreg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,8 @@ class Bank:
     stack; ``memory``: the descriptor of global memory; ``pointer``: the generic address of the parameters; ``explicit``: whether the
     launch has clusters; ``windows``: the generic addresses of the shared and the local window, with the upper word of each;
     ``cluster``: the cluster shape; ``inverse``: 1 / cluster shape in single precision; ``ctas``: the number of CTAs of a cluster;
-    ``clusters``: the shape of the grid in clusters. With ``indexed``, the last four are bases of indexed loads."""
+    ``clusters``: the shape of the grid in clusters; ``registers``: ``%envreg0``; the next two hold the address of the workspace with
+    which a grid synchronises. With ``indexed``, the last five are bases of indexed loads."""
 
     parameters: int
     block: int
@@ -28,6 +32,7 @@ class Bank:
     inverse: int | None = None
     ctas: int | None = None
     clusters: int | None = None
+    registers: int = 0x88
     indexed: bool = False
     windows: tuple[tuple[int, int], ...] = ((0x18, 0x100), (0x20, 0x200))
 
@@ -48,11 +53,13 @@ BANKS = {
         inverse=0x150,
         ctas=0x188,
         clusters=0x15C,
+        registers=0x40,
     ),
 }
 NEW = Bank(
     0x380, 0x360, 0x370, 0x37C, 0x358,
-    pointer=0x348, explicit=0x36C, cluster=0x2A0, inverse=0x2B0, ctas=0x2CC, clusters=0x2C0, indexed=True,
+    pointer=0x348, explicit=0x36C, cluster=0x2A0, inverse=0x2B0, ctas=0x2CC, clusters=0x2C0,
+    registers=0x250, indexed=True,
     windows=((0x2F8, 0x200),),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...flow.dependence import Dependence
+from ...flow.dependence import Aliases, Dependence
 from ...flow.slicing import slice_program
 from ...ptx.syntax import Instruction
 from ...simt.program import Program
@@ -31,17 +31,19 @@ def approximations_decide(
     items: Sequence[Decoded],
     positions: Mapping[int, int],
     instructions: Sequence[Instruction],
+    aliases: Aliases,
 ) -> bool:
     """Whether control flow, an address, or the lanes that access memory depend on a result that a GPU may round differently.
 
     ``program`` is the machine code ``items`` as PTX; ``positions`` maps its lines to positions of machine instructions;
-    ``instructions`` is the PTX that the machine code was compiled from. Divisions, reciprocals and square roots with results defined
+    ``instructions`` is the PTX that the machine code was compiled from; ``aliases``: those of the launch, without which every load may
+    read what any store wrote. Divisions, reciprocals and square roots with results defined
     to the last bit do not count, however their initial reciprocal is rounded.
     """
     approximate = {number for number, item in enumerate(items) if _is_approximate(item, instructions)}
     if not approximate:
         return False
-    decides = slice_program(Dependence(program), "addresses", counted=False).complete
+    decides = slice_program(Dependence(program), "addresses", aliases, counted=False).complete
     return not approximate.isdisjoint(positions.get(instruction.span.line) for instruction in decides)
 
 

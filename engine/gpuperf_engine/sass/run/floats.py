@@ -415,12 +415,19 @@ def _register_of(to: Writer, item: Operand | None) -> str:
 
 def _two_bytes(op: Op, to: Writer) -> None:
     """``F2FP.F16.E4M3.UNPACK_B R0, R1.H1``: converts two 8-bit numbers in one half of a register to halves."""
-    op.allow("F16", "E4M3", "E5M2", "UNPACK_B")
+    made, form, *more = op.words
     target, source = op.operands
-    if not isinstance(source, Register) or not {*source.words} <= {"H0", "H1"} or "F16" not in op:
+    known = (
+        (made, form == "E8") in (("F16", False), ("BF16", True)) and form in _NARROW and more == ["UNPACK_B"]
+    )
+    if not known or not isinstance(source, Register) or not {*source.words} <= {"H0", "H1"}:
         raise NotRun(f"{op.item.text} is not known here")
     value = to.real(source)
     if "H1" in source.words:
         value = to.r("shr.u32", value, 16)
-    kind = "e5m2x2" if "E5M2" in op else "e4m3x2"
-    to.put(target, to.r(f"cvt.rn.f16x2.{kind}", to.h("cvt.u16.u32", value)))
+    given = to.h("cvt.u16.u32", value)
+    if form == "E2M1":  # two numbers in one byte
+        byte = to.fresh("b")
+        to.line(f"cvt.u8.u16 {byte}, {given}")
+        given = byte
+    to.put(target, to.r(f"cvt.rn.{_FROM[made]}.{_NARROW[form]}", given))

@@ -148,9 +148,15 @@ def _wide_carry(
 
 @opcodes("VIADD", "IADD")
 def _viadd(op: Op, to: Writer) -> None:
-    op.allow("64", "16x2", *(("X",) if "64" in op else ()))
+    op.allow("64", "16x2", "U8x4", *(("X",) if "64" in op else ()))
     if "64" in op:
         _wide_sum(op, to)
+        return
+    if "U8x4" in op:
+        one, other = op.operands[1:3]
+        minus = getattr(other, "negated", False)
+        words = _named(to, to.plain(one)), _named(to, to.plain(other)), to.r("mov.b32", 0)
+        to.put(op.operands[0], to.r(f"v{'sub' if minus else 'add'}4.u32.u32.u32", *words))
         return
     kind = "u16x2" if "16x2" in op else "s32"
     if "16x2" in op and any(getattr(item, "negated", False) for item in op.operands):
@@ -365,11 +371,16 @@ def _sel(op: Op, to: Writer) -> None:
 
 @opcodes("IMNMX", "VIMNMX")
 def _imnmx(op: Op, to: Writer) -> None:
-    op.allow("U32", "S32", "U64", "S64", "U16x2", "S16x2", "RELU")
+    op.allow("U32", "S32", "U64", "S64", "U16x2", "S16x2", "U8x4", "RELU")
     if "U64" in op or "S64" in op:
         _wide_least(op, to)
         return
     target, a, b, flag = _without_flags(op)
+    if "U8x4" in op:
+        words = _named(to, to.word(a)), _named(to, to.word(b)), to.r("mov.b32", 0)
+        ends = [to.r(f"v{name}4.u32.u32.u32", *words) for name in ("min", "max")]
+        to.put(target, to.r("selp.b32", *ends, to.predicate(flag)))
+        return
     if "U16x2" in op or "S16x2" in op:
         kind = f"{'u' if 'U16x2' in op else 's'}16x2{'.relu' * ('RELU' in op)}"
         ends = [
@@ -426,6 +437,17 @@ def _least(op: Op, to: Writer, x: str, y: str, flag: Operand | None) -> str:
 def _iabs(op: Op, to: Writer) -> None:
     op.allow()
     to.put(op.operands[0], to.r("abs.s32", to.word(op.operands[1])))
+
+
+@opcodes("VABSDIFF4")
+def _vabsdiff4(op: Op, to: Writer) -> None:
+    """Absolute differences of four bytes, or with ``ACC`` their sum."""
+    op.allow("U8", "ACC")
+    target, a, b, c = op.operands
+    if "U8" not in op or not ("ACC" in op or (isinstance(c, Register) and c.is_zero)):
+        raise NotRun(f"{op.item.text} is not known here")
+    words = (_named(to, to.word(item)) for item in (a, b, c))
+    to.put(target, to.r(f"vabsdiff4.u32.u32.u32{'.add' * ('ACC' in op)}", *words))
 
 
 @opcodes("VABSDIFF")

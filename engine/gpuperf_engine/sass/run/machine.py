@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ from ...simt.launch import LaunchPlan
 from ...simt.program import Program, build_program
 from ..assemble import Assembly, instructions_of
 from ..graph import Graph
+from ..ordering import aliases_of
+from .banks import WORKSPACE
 from .deciding import approximations_decide, computes_halves, rounded_otherwise
 from .paths import SLOW_PATH
 from .translate import Translation, meeting, translate
@@ -170,6 +171,8 @@ class _Runner:
         self.translation = translation
         self.graph = graph
         self.instructions = instructions
+        #: By the aliases of a launch, whether approximate results may affect what is executed.
+        self.open_to_approximation: dict[Hashable, bool] = {}
         #: The executions of the most recent launches.
         self.known: dict[Hashable, Ran] = {}
         try:
@@ -190,7 +193,6 @@ class _Runner:
             symbols=np.zeros(0, np.uint64),
             shared_bytes=shared,
             dynamic_shared=shared,
-            cooperative=False,
             threads=plan.threads if self.program.order_free else 1,
             max_instructions=_budget(record),
         )
@@ -202,7 +204,7 @@ class _Runner:
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         if results != expected:
             self._compare(record, plan, own)
-            ran.approximate |= self.open_to_approximation
+            ran.approximate |= self._open_to_approximation(record, own)
         self._add(LaunchRecord(self.program, own, observation), ran, times)
         return Columns.counters(before)
 
@@ -227,18 +229,23 @@ class _Runner:
         if not all(rounded_otherwise(*both, halves=halves) for both in zip(expected, arrays)):
             raise NotRun("it leaves other bytes in memory than the PTX")
 
-    @cached_property
-    def open_to_approximation(self) -> bool:
-        """Whether approximate results may affect what is executed or accessed."""
-        items, positions = self.graph.listing.instructions, self.translation.accesses
-        return approximations_decide(self.program, items, positions, self.instructions)
+    def _open_to_approximation(self, record: LaunchRecord, own: LaunchPlan) -> bool:
+        """Whether approximate results may affect what is executed or accessed in a launch."""
+        plan = replace(own, parameters=self._parameters(record))
+        aliases = aliases_of(LaunchRecord(self.program, plan, record.observation))
+        key = tuple(aliases.items())
+        if key not in self.open_to_approximation:
+            items, positions = self.graph.listing.instructions, self.translation.accesses
+            self.open_to_approximation[key] = approximations_decide(
+                self.program, items, positions, self.instructions, aliases
+            )
+        return self.open_to_approximation[key]
 
     def _parameters(self, record: LaunchRecord) -> bytes:
         assert record.plan.inputs is not None
         raw = self.translation.arguments(record.plan.parameters)
         for name in self.translation.variables:
-            variable = record.program.kernel.module.variable(name)
-            raw += record.plan.inputs.address(variable).to_bytes(8, "little")
+            raw += _address_of(record, name).to_bytes(8, "little")
         return raw.ljust(self.kernel.param_bytes, b"\0")
 
     def _add(self, record: LaunchRecord, ran: Ran, times: int) -> None:
@@ -258,6 +265,16 @@ class _Runner:
             row.sectors += times * counts["sectors"]
             row.wavefronts += times * counts["wavefronts"]
             row.global_wavefronts += times * counts["global_wavefronts"]
+
+
+def _address_of(record: LaunchRecord, name: str) -> int:
+    """The address of a variable in a launch, or of the workspace with which its grid synchronises."""
+    program, plan = record.program, record.plan
+    if name != WORKSPACE:
+        assert plan.inputs is not None
+        return plan.inputs.address(program.kernel.module.variable(name))
+    workspace = program.grid_workspace
+    return 0 if workspace is None else int(plan.symbols[program.symbol_of[workspace]])
 
 
 def _budget(record: LaunchRecord) -> int:

@@ -293,6 +293,9 @@ class _Walk:
 
     def call(self, node: Node, last: Decoded, state: _State) -> None:
         block = node.block
+        if last.opcode.startswith("CALL.ABS") and not last.predicate and block.successors:
+            node.next = self.node(block.end, state)  # a function of the system
+            return
         if last.predicate or block.callee is None or block.callee < 0 or not block.successors:
             node.unknown = "a call that is not known here"
             node.next = self.node(block.end, state) if block.successors else None

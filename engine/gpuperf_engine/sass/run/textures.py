@@ -23,10 +23,13 @@ _SHAPE = re.compile(r"(?:ARRAY_)?[123]D$")
 def _instruction(op: Op, to: Writer, *names: str) -> Instruction:
     """The PTX instruction, which has one of these names. If the machine instruction has the number of one of its operands, it is the
     next one; another one would leave other bytes in memory."""
+    component = next(
+        (f"tld4.{word.lower()}." for word in op.words if op.base == "TLD4" and word in "RGBA"), ""
+    )
     found = [
         (number < op.item.ptx, abs(number - op.item.ptx), number)
         for number, item in enumerate(to.instructions, 1)
-        if item.opcode.partition(".")[0] in names
+        if item.opcode.partition(".")[0] in names and item.opcode.startswith(component)
     ]
     if not found:
         raise NotRun(f"{op.item.text} is not known here")
@@ -124,7 +127,7 @@ _SIZES = {
     "64": ("v2.b32", 2),
     "128": ("v4.b32", 4),
 }
-_OUTSIDE = {"TRAP": "trap", "IGN": "zero", "NEAR": "clamp"}
+_OUTSIDE = {"TRAP": "trap", "IGN": "zero"}
 _HINTS = frozenset(["D", "BA", "STRONG", "WEAK", "SM", "GPU", "SYS", "CTA"])
 
 
@@ -133,7 +136,7 @@ def _surface(op: Op, to: Writer, place: int) -> tuple[str, str, int, str]:
     made_of = _instruction(op, to, "suld", "sust")
     geometry = _geometry(op, made_of)
     sizes = [word for word in op.words if word in _SIZES] or [""]
-    outside = [_OUTSIDE[word] for word in op.words if word in _OUTSIDE]
+    outside = [_OUTSIDE[word] for word in op.words if word in _OUTSIDE] or ["clamp"]
     shapes = [word for word in op.words if _SHAPE.match(word)]
     where = op.operands[place]
     known = {*sizes, *_OUTSIDE, *_HINTS, *shapes}

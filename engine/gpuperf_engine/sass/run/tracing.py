@@ -261,6 +261,8 @@ class _Tracing(Translator):
         within = offset - (self.bank.pointer or 0)
         if self.bank.pointer is not None and within in (0, 4) and not index:
             return str(PARAMETERS) if within else str(self.bank.parameters)
+        if offset - self.bank.registers in (4, 8):
+            raise NotRun("it synchronises the grid")
         if self.bank.clusters is not None and 0 <= offset - self.bank.clusters < 12:
             raise NotRun("it reads the shape of the grid in clusters")
         if offset == self.bank.explicit:  # Launches with clusters of one CTA are treated as launches without.
@@ -284,6 +286,9 @@ class _Tracing(Translator):
     def allocation(self) -> list[str]:
         """Tensor memory is not accessed."""
         return []
+
+    def system_call(self, item: Decoded) -> None:
+        raise NotRun("a call that is not known here")
 
     def setup(self, offset: int) -> list[str]:
         names = ("words", "cursors", "last", "table")

@@ -14,8 +14,20 @@ from ..cubin import Cubin, read_cubin
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, bulk, floats, halves, integers, matrices, mbarriers, tensor, textures, warpgroups
-from .banks import BANKS, NEW, places_of
+from . import (
+    accesses,
+    bulk,
+    floats,
+    halves,
+    integers,
+    matrices,
+    mbarriers,
+    system,
+    tensor,
+    textures,
+    warpgroups,
+)
+from .banks import BANKS, NEW, WORKSPACE, places_of
 from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of
 from .writer import NotRun, Writer, both, opcode_row
@@ -141,6 +153,7 @@ class Translator:
         ]
         end = max((place + size for _, size, place in self.moved), default=self.front)
         self.parameters = -(-end // 16) * 16
+        self.functions = system.entries(self.addresses())
         self.variables: dict[str, int] = {}
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
@@ -160,6 +173,8 @@ class Translator:
             return self.parameter(to, self.parameters + offset, index, kind)
         if bank == 4 and not index and kind == "b32":
             return self.address_word(to, offset)
+        if bank == 4 and kind == "b32" and self.functions:
+            return str(system.MARK) if offset & 4 else to.r("add.s32", index, offset)
         if bank == 3:
             return self.variable_word(to, offset, index, kind)
         raise NotRun(f"constant bank {bank} is not known here")
@@ -167,7 +182,7 @@ class Translator:
     def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
         where = self.bank
         if bool(index) == where.indexed:
-            found = self.of_clusters(to, offset)
+            found = self.launch_property(to, offset)
             if found:
                 return found
         within = offset - where.parameters + self.front
@@ -193,9 +208,12 @@ class Translator:
                 return str(upper if offset > start else 0)
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
 
-    def of_clusters(self, to: Writer, offset: int) -> str:
-        """A property of clusters, or an empty string."""
+    def launch_property(self, to: Writer, offset: int) -> str:
+        """A property of clusters or a word of the address of the grid's workspace, or an empty string."""
         where = self.bank
+        for number in (1, 2):
+            if offset == where.registers + 4 * number:
+                return self.parameter(to, self.place_of(WORKSPACE) + 4 * (2 - number), "")
         if offset == where.ctas:
             return to.r("mov.u32", "%cluster_nctarank")
         names = (
@@ -232,10 +250,13 @@ class Translator:
         start = self.parameters + -(-len(self.literals) // 16) * 16
         return start + 8 * self.variables.setdefault(name, len(self.variables))
 
-    def address_word(self, to: Writer, offset: int) -> str:
+    def addresses(self) -> dict[int, str]:
+        """The symbols whose addresses constant bank 4 holds, by place."""
         section = f".nv.constant4.{self.kernel.name}"
-        places = self.cubin.relocations.get(section) or self.cubin.relocations.get(".nv.constant4", {})
-        name = places.get(offset & ~7)
+        return self.cubin.relocations.get(section) or self.cubin.relocations.get(".nv.constant4", {})
+
+    def address_word(self, to: Writer, offset: int) -> str:
+        name = self.addresses().get(offset & ~7)
         if name is None:
             raise NotRun("an address that is not known here")
         return self.parameter(to, self.place_of(name) + (offset & 4), "")
@@ -346,6 +367,7 @@ class Translator:
             ".version 8.8",
             f".target {self.architecture}",
             ".address_size 64",
+            *(system.DECLARED[name] for name in sorted({*self.functions.values()})),
             ".extern .shared .align 1024 .b8 pool[];",
             f".visible .entry machine_code(.param .align {_ALIGNED} .b8 C[{max(16, size)}])",
             "{",
@@ -426,6 +448,9 @@ class Translator:
         base, to = item.base, self.to
         if node.unknown:
             raise NotRun(node.unknown)
+        if item.opcode.startswith("CALL.ABS"):
+            self.system_call(item)
+            return True
         if base in ("BSYNC", "RET") or node.block.kind == "call":
             return True
         if base in ("EXIT", "KILL"):
@@ -448,6 +473,12 @@ class Translator:
             self.indirect(node, item)
             return True
         return False
+
+    def system_call(self, item: Decoded) -> None:
+        target = read_operand(item.operands[0])
+        if not isinstance(target, Register) or not self.functions:
+            raise NotRun("a call that is not known here")
+        system.call(self.to, target, self.functions)
 
     def branch(self, node: Node, item: Decoded) -> None:
         to = self.to

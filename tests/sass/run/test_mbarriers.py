@@ -84,3 +84,12 @@ def test_grids_that_synchronise(architecture: str) -> None:
     assert (args[2].numpy() == x.sum()).all()
     assert "run" in code.ways, code.notes
     assert len(code.notes) == 1 and "the order in which threads run decides" in code.notes[0]
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_89"])
+def test_groups_of_several_warps(architecture: str) -> None:
+    """Their barriers are in reserved shared memory, at an address in bank 0."""
+    x = np.random.default_rng(1).integers(0, 8, 256).astype(np.int32)
+    profile = launched("warps", "large_tiles", 2, 128, [x, np.zeros_like(x)])
+    code = counted_code(profile, architecture)
+    assert "run" in code.ways, code.notes

@@ -136,6 +136,14 @@ mov.b32 %d11, {%s, %h}; cvt.rn.satfinite.e4m3x2.f16x2 %s, %x; cvt.rn.satfinite.r
 add.cc.u64 %q1, %q0, %q; addc.u64 %q2, %q, %q0; sub.cc.u64 %q, %q2, %q1; subc.u64 %q1, %q1, %q0; xor.b64 %q, %q, %q1;
 """
 
+# four bytes at once, and a value that all lanes of a warp may have
+BYTES = """
+mov.u32 %n, 0; vabsdiff4.u32.u32.u32 %d0, %x, %y, %n; vabsdiff4.u32.u32.u32.add %d1, %y, %z, %x; vmin4.u32.u32.u32 %d2, %x, %z, %n;
+vmax4.u32.u32.u32 %d3, %y, %z, %n; vsub4.u32.u32.u32 %d4, %d3, %d2, %n; vadd4.u32.u32.u32 %d5, %x, %y, %n;
+match.all.sync.b32 %d6|%p, %x, -1; selp.b32 %d7, 3, 5, %p; shr.u32 %n, %t, 5; match.all.sync.b32 %d8|%p, %n, -1;
+selp.b32 %d9, 3, 5, %p;
+"""
+
 # addresses in front of a register, of all memories
 BELOW = """
 setp.ne.u32 %p, %t, 0; @%p ld.global.b32 %d0, [%g+-4]; and.b32 %n, %x, 7; shl.b32 %n, %n, 2; mov.u32 %a32, own; add.u32 %n, %n, %a32;
@@ -191,6 +199,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (GENERIC, "sm_75"),
         (BELOW, "sm_75"),
         (SHORT, "sm_90"),
+        (BYTES, "sm_75"),
     ],
     ids=[
         "integers",
@@ -207,6 +216,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "generic",
         "below",
         "short",
+        "bytes",
     ],
 )
 def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:

@@ -19,7 +19,8 @@ class Bank:
     launch has clusters; ``windows``: the generic addresses of the shared and the local window, with the upper word of each;
     ``cluster``: the cluster shape; ``inverse``: 1 / cluster shape in single precision; ``ctas``: the number of CTAs of a cluster;
     ``clusters``: the shape of the grid in clusters; ``registers``: ``%envreg0``; the next two hold the address of the workspace with
-    which a grid synchronises. With ``indexed``, the last five are bases of indexed loads."""
+    which a grid synchronises; ``reserved``: the address of the shared memory that cooperative groups use
+    (``%reserved_smem_offset_1``). With ``indexed``, the last six are bases of indexed loads."""
 
     parameters: int
     block: int
@@ -33,6 +34,7 @@ class Bank:
     ctas: int | None = None
     clusters: int | None = None
     registers: int = 0x88
+    reserved: int = 0x124
     indexed: bool = False
     windows: tuple[tuple[int, int], ...] = ((0x18, 0x100), (0x20, 0x200))
 
@@ -54,12 +56,14 @@ BANKS = {
         ctas=0x188,
         clusters=0x15C,
         registers=0x40,
+        reserved=0x6C,
     ),
 }
 NEW = Bank(
     0x380, 0x360, 0x370, 0x37C, 0x358,
     pointer=0x348, explicit=0x36C, cluster=0x2A0, inverse=0x2B0, ctas=0x2CC, clusters=0x2C0,
-    registers=0x250, indexed=True,
+    registers=0x250,
+    reserved=0x27C, indexed=True,
     windows=((0x2F8, 0x200),),
 )  # fmt: skip
 

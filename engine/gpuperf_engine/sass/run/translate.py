@@ -55,6 +55,8 @@ _ALIGNED = 128
 _MUCH = 1.3
 #: Bytes that ``ptxas`` reserves at the start of shared memory from Hopper on.
 _RESERVED = 0x400
+#: Bytes of shared memory that cooperative groups use.
+_GROUPS = 1024
 #: Errors raised by operands that an opcode does not have.
 _UNREADABLE = (AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError)
 _PIECE = re.compile(r"[^A-Za-z0-9_]")
@@ -132,10 +134,10 @@ class Translator:
         self.graph = graph
         self.cubin = cubin
         self.architecture = assembly.architecture
-        number = int(assembly.architecture[3:].rstrip("af"))
+        self.number = number = int(assembly.architecture[3:].rstrip("af"))
         self.bank = BANKS.get(number // 10, NEW)
         self.resources = resources_of(assembly)
-        self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024
+        self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024 + _GROUPS
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
         self.to = Writer(self.constant, instructions=instructions_of(kernel))
         if number >= 90:
@@ -214,6 +216,10 @@ class Translator:
         for number in (1, 2):
             if offset == where.registers + 4 * number:
                 return self.parameter(to, self.place_of(WORKSPACE) + 4 * (2 - number), "")
+        if offset == where.reserved:
+            # Before Hopper behind all other memory of the CTA, then in front of it.
+            end = to.r("sub.s32", to.r("mov.u32", "%dynamic_smem_size"), _GROUPS)
+            return str(_RESERVED // 2) if self.number >= 90 else to.r("and.b32", end, -16)
         if offset == where.ctas:
             return to.r("mov.u32", "%cluster_nctarank")
         names = (
@@ -508,16 +514,18 @@ class Translator:
 
     def synchronise(self, node: Node, item: Decoded) -> None:
         """``WARPSYNC``: the named lanes continue together if all of them are on this path. Outside all regions the whole warp may
-        reconverge behind it."""
+        reconverge behind it; if it is on this path already, it does not matter which lanes are named."""
         to = self.to
         if to.guard or not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
             raise NotRun(f"{item.opcode} is not known here")
         named = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
+        mask = to.fresh("r")
+        to.line(f"activemask.b32 {mask}")
         if node.outside and id(node.next) in self.met:
             everyone = to.p("setp.eq.b32", named, 0xFFFFFFFF)
+            here = to.p("setp.eq.b32", to.r("lop3.b32", "%LIVE", mask, 0, 0x30), 0)
+            everyone = to.p("or.pred", everyone, here)
         else:
-            mask = to.fresh("r")
-            to.line(f"activemask.b32 {mask}")
             everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
         to.stop_unless(everyone, f"{item.opcode} by part of a warp")
 

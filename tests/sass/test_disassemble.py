@@ -192,3 +192,20 @@ def test_code_for_debugging_is_that_of_ptxas_and_mapped(tmp_path: Path) -> None:
     assert read_cubin(assembly.cubin).sections[".text.k"] == alone
     optimised = ge.parse(text.replace(", debug", ""), path="k.ptx")["k"]
     assert len(disassemble(assemble(optimised, "sm_80")).instructions) < len(listing.instructions)
+
+
+@needs_assembler
+def test_code_that_is_not_reached_is_left_out() -> None:
+    """Of a module for debugging ``ptxas`` assembles all kernels and functions, and their code counted for each."""
+    body = "(.param .u64 p)\n{\n.reg .b64 %a;\nld.param.u64 %a, [p];\nst.global.u64 [%a], %a;\nret;\n}\n"
+    text = (
+        f".version 8.0\n.target sm_80, debug\n.address_size 64\n.func f{body}.visible .entry k{body}"
+        f".visible .entry longer{body}"
+        '.file 1 "k.cu"\n.section .debug_abbrev\n{\n.b8 0\n}\n.section .debug_info\n{\n}\n'
+    )
+    module = ge.parse(text, path="k.ptx")
+    k, longer = (disassemble(assemble(module[name], "sm_80")) for name in ("k", "longer"))
+    assert {item.section for item in k.instructions} == {".text.k"}
+    assert {item.section for item in longer.instructions} == {".text.longer"}
+    assert len(k.instructions) == len(longer.instructions)
+    assert all(1 <= item.ptx <= 3 for item in (*k.instructions, *longer.instructions))

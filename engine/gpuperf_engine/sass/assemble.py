@@ -38,13 +38,15 @@ _LONGEST_NAME = 4096
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The output of ``ptxas`` for a kernel: the ELF file, and its report (``-v``)."""
+    """The output of ``ptxas`` for a kernel: the ELF file, and its report (``-v``). ``others``: functions of the module that the kernel
+    does not reach; their code is in the file where ``ptxas`` does not select a kernel: with long names, and for debugging."""
 
     kernel: str
     architecture: str
     tool: Tool
     cubin: bytes
     report: str
+    others: tuple[str, ...] = ()
 
 
 def instructions_of(kernel: Function) -> tuple[Instruction, ...]:
@@ -140,7 +142,9 @@ def _assembled(tool: Tool, kernel: Function, architecture: str) -> Assembly:
     else:
         end = 8 + int.from_bytes(known[:8], "little")
         report, cubin = known[8:end], known[end:]
-    return Assembly(kernel.name, architecture, tool, cubin, report.decode("utf-8", "replace"))
+    reached = {function.name for function in reachable(kernel)}
+    others = tuple(name for name in kernel.module.functions if name not in reached)
+    return Assembly(kernel.name, architecture, tool, cubin, report.decode("utf-8", "replace"), others)
 
 
 def assemble_all(wanted: Iterable[tuple[Function, str]]) -> list[Assembly | MachineError]:

@@ -18,7 +18,14 @@ _OPTIONS = ("-g", "-c", "-hex")
 
 
 def disassemble(assembly: Assembly) -> Listing:
-    """Disassembles an assembly. Raises ``MachineError`` if ``nvdisasm`` is missing, too old for it, fails or times out."""
+    """Disassembles what the kernel of an assembly reaches.
+
+    Raises ``MachineError`` if ``nvdisasm`` is missing, too old for it, fails or times out.
+    """
+    return _whole(assembly).without({f".text.{other}" for other in assembly.others})
+
+
+def _whole(assembly: Assembly) -> Listing:
     tool = find_tool("nvdisasm")
     name = cache.key("nvdisasm", tool.full_version, *_OPTIONS, assembly.cubin)
     known = cache.read(name)

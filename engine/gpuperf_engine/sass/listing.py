@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -90,6 +90,17 @@ class Listing:
     labels: dict[str, int]
     functions: frozenset[str]
     sections: dict[str, bytes] = field(default_factory=dict)
+
+    def without(self, sections: Collection[str]) -> Listing:
+        """The listing without these sections."""
+        kept = [number for number, item in enumerate(self.instructions) if item.section not in sections]
+        moved = {number: position for position, number in enumerate(kept)}
+        return Listing(
+            tuple(self.instructions[number] for number in kept),
+            {label: moved[at] for label, at in self.labels.items() if at in moved},
+            self.functions,
+            {name: body for name, body in self.sections.items() if name not in sections},
+        )
 
 
 def read_listing(text: str) -> Listing:

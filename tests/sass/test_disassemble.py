@@ -117,6 +117,7 @@ def test_a_listing_that_is_not_whole_is_said(monkeypatch: pytest.MonkeyPatch) ->
     ("old", "new", "message"),
     [
         ("BRA `(.L_x_0)", "??? ", r"it prints '\?\?\?' at 0x0000 of \.text\.k, which is no instruction"),
+        ("BRA `(.L_x_0)", "@P0", r"it prints '@P0' at 0x0000 of \.text\.k, which is no instruction"),
         ("BRA `(.L_x_0)", "\x1b[1mBRA", r"it prints '\\x1b\[1mBRA' at 0x0000 of \.text\.k, which is no"),
         (".L_x_0:", "", r"it prints 'BRA `\(\.L_x_0\)' at 0x0000 of \.text\.k, without the label"),
     ],

@@ -649,7 +649,6 @@ def test_what_the_assembler_makes_of_an_atomic_is_counted_in_one_order(
 @pytest.mark.parametrize(
     "line",
     [
-        "@P0",
         "BRA `(nowhere)",
         "@!P0 BRA",
         "BRX R2 -0x120",

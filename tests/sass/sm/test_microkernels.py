@@ -210,6 +210,7 @@ def test_streams_take_the_bandwidth_of_their_level(name: str, level: str, sector
 def test_warps_move_what_they_have_under_way_in_a_latency(name: str, warps: int) -> None:
     """Little's law: each warp waits for a line before it asks for the next, while bandwidth is not used up."""
     machine, numbers = described(name)
+    numbers = replace(numbers, spread=0)
     latency, ends = machine.latencies["dram"], []
     for links in (20, 80):
         words = [

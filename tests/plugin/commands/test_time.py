@@ -69,10 +69,12 @@ def test_the_simulation_stands_beside_the_other_models(capsys, profile, monkeypa
     assert [row[1] for row in rows] == [*MODELS, SIMULATION]
     assert rows[-1][2] == f"{ge.estimate(profile, 'a40', model=SIMULATION).time_us:.2f}"
     # the multiply-add that waits for both loads
-    said = [line.split() for line in out.split("a40, simulation:")[1].splitlines()[1:5]]
+    said = [line.split() for line in out.split("a40, simulation:")[1].splitlines()[1:6]]
     assert said[0][1] == "cycles," and "latency" in said[0] and said[1][0] == "occupancy"
     assert said[2][:2] == ["warps:", "long_scoreboard"]
-    assert said[3][0] == "stall" and said[3][3:5] == ["long_scoreboard:", "FFMA"]
+    # two arrays of 4,096 floats
+    assert said[3] == ["1,024", "sectors", "read", "from", "L2", "(modelled)"]
+    assert said[4][0] == "stall" and said[4][3:5] == ["long_scoreboard:", "FFMA"]
 
 
 GATHER = """.version 7.0

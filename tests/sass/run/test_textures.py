@@ -64,7 +64,8 @@ def test_whole_coordinates_and_levels() -> None:
     points = [device.array((RNG.random(64) * 6).astype(np.float32)) for _ in range(2)]
     profile = device.launch(MODULE["levels"], 2, 32, [plane, *points, device.zeros((64, 2), np.float32)])
     check(profile, "TXD", 2)
-    profile = device.launch(MODULE["gathers"], 2, 32, [plane, *points, device.zeros((64, 16), np.float32)])
+    four = device.texture(device.array(RNG.random((4, 6, 4)).astype(np.float32)), channels=4)
+    profile = device.launch(MODULE["gathers"], 2, 32, [four, *points, device.zeros((64, 16), np.float32)])
     check(profile, "TLD4", 2 * 4)
 
 
@@ -95,6 +96,13 @@ def test_surfaces() -> None:
     assert (target.numpy() == image + left).all()
     check(profile, "SULD", 12 * 2)
     check(profile, "SUST", 12)
+    volume, layers = device.zeros((3, 4, 8), np.int16), device.zeros((3, 4, 8), np.uint8)
+    written = [device.surface(volume), device.surface(layers, layered=True)]
+    profile = device.launch(MODULE["scatter"], 1, (16, 8, 5), written)
+    z, y, x = np.indices((3, 4, 8))
+    assert (volume.numpy() == 100 * z + 10 * y + x).all()
+    assert (layers.numpy() == (16 * z + 4 * y + x) % 256).all()
+    check(profile, "SUST", 2 * 16 * 8 * 5 // 32)
     texel = RNG.integers(0, 100, (20, 4)).astype(np.uint8)
     for mode in ("zero", "clamp"):
         out = device.zeros((32, 3, 4), np.int32)

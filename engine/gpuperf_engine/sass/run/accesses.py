@@ -253,7 +253,7 @@ def _where_possible(to: Writer, flag: Predicate, place: Operand | None, *, float
     """``ATOM.E.ADD.64.STRONG.GPU P0, RZ, [R6.64], R4``: P0 tells whether the atomic was executed. It is not in shared and in local
     memory, and floating-point sums not in that of other CTAs either: ``ptxas`` adds code for these."""
     address = to.pointer(place)
-    windows = ["shared::cta", "local", *(["shared::cluster"] if floating else [])]
+    windows = ["shared::cta", "local", *(["shared::cluster"] if floating and to.clusters else [])]
     done = "%PT"
     for window in windows:
         outside = to.p("not.pred", to.p(f"isspacep.{window}", address))

@@ -17,19 +17,23 @@ __all__: list[str] = []
 
 #: Coordinates of a geometry, with the layer, which comes first; vectors of three have a fourth element that is not used.
 _COORDINATES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3}
-_SHAPE = re.compile(r"(?:ARRAY_)?[123]D$")
+_SHAPE = re.compile(r"(?:ARRAY_)?[123]D(?:_ARRAY)?$")
 
 
 def _instruction(op: Op, to: Writer, *names: str) -> Instruction:
     """The PTX instruction, which has one of these names. If the machine instruction has the number of one of its operands, it is the
-    next one; another one would leave other bytes in memory."""
+    next one with its geometry; another one would leave other bytes in memory."""
     component = next(
         (f"tld4.{word.lower()}." for word in op.words if op.base == "TLD4" and word in "RGBA"), ""
     )
+    shape = next((text for text in (*op.words, *op.texts) if _SHAPE.match(text)), "")
+    layers, axes = "ARRAY" in shape, shape.replace("ARRAY_", "")[:2].lower()
+    geometries = {f"{'a' * layers}{axes}", *(("1d",) if axes == "2d" and not layers else ())}
     found = [
         (number < op.item.ptx, abs(number - op.item.ptx), number)
         for number, item in enumerate(to.instructions, 1)
         if item.opcode.partition(".")[0] in names and item.opcode.startswith(component)
+        if not geometries.isdisjoint(item.opcode.split("."))
     ]
     if not found:
         raise NotRun(f"{op.item.text} is not known here")
@@ -112,6 +116,10 @@ def _places(op: Op, sources: list[Register], count: int) -> list[tuple[Register,
     """The register of each coordinate, as a register and an offset."""
     if not sources or ("SCR" in op and count > 2 and len(sources) < 2):
         raise NotRun(f"{op.item.text} is not known here")
+    if "SCR" in op and op.base == "TLD4":  # TLD4.SCR.G R14, R12, R0, R13: each coordinate in its own register
+        if count != 2 or len(sources) != 2:
+            raise NotRun(f"{op.item.text} is not known here")
+        return [(sources[0], 0), (sources[1], 0)]
     if "SCR" in op:
         return [(sources[at // 2], at % 2) for at in range(count)]
     return [(sources[0], at) for at in range(count)]
@@ -140,17 +148,14 @@ def _surface(op: Op, to: Writer, place: int) -> tuple[str, str, int, str]:
     shapes = [word for word in op.words if _SHAPE.match(word)]
     where = op.operands[place]
     known = {*sizes, *_OUTSIDE, *_HINTS, *shapes}
-    if (
-        not {*op.words} <= known
-        or not {"D", "BA"} <= {*op.words}
-        or len(outside) != 1
-        or geometry.startswith("a")
-    ):
+    if not {*op.words} <= known or not {"D", "BA"} <= {*op.words} or len(outside) != 1 or geometry == "a1d":
         raise NotRun(f"{op.item.opcode} is not known here")
     if not isinstance(where, Address) or len(where.parts) != 1 or where.offset:
         raise NotRun(f"{op.item.text} is not known here")
     kind, count = _SIZES[sizes[0]]
     values = [to.r("mov.b32", to.name(where.parts[0], above)) for above in range(_COORDINATES[geometry])]
+    if geometry == "a2d":  # the layer is the last one here, and the first one in PTX
+        values = [values[2], *values[:2]]
     handles = [
         at for at, item in enumerate(op.operands) if at > place and isinstance(item, (Immediate, Register))
     ]

@@ -140,6 +140,7 @@ class Translator:
         self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024 + _GROUPS
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
         self.to = Writer(self.constant, instructions=instructions_of(kernel))
+        self.to.clusters = number >= 90
         if number >= 90:
             self.to.initialising = frozenset(
                 place

@@ -46,6 +46,8 @@ class Writer:
     phases: dict[str, str] = field(default_factory=dict)
     #: Numbers of the PTX instructions that initialise an mbarrier, if the run uses those of PTX.
     initialising: frozenset[int] = frozenset()
+    #: Whether the architecture has clusters.
+    clusters: bool = False
     #: Whether the CTAs of a cluster run independently.
     apart: bool = False
     registers: set[str] = field(default_factory=set)

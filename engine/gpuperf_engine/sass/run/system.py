@@ -48,7 +48,7 @@ def call(to: Writer, target: Register, known: Mapping[int, str]) -> None:
         past = f"S{len(to.lines)}"
         to.lines.append(f"@{other} bra {past};")
         _called(to, name)
-        to.lines.append(f"{past}:")
+        to.start(past)
 
 
 def _called(to: Writer, name: str) -> None:

@@ -30,6 +30,8 @@ _DISCARDABLE = frozenset([ATOMIC, ASYNC_COPY, MBARRIER, CALL])
 _LISTS = frozenset([TENSOR, BULK_COPY, HINT])
 #: Per-thread instructions whose vectors of one element need braces.
 LISTED = frozenset(["spcompress", "spdecompress"])
+#: Instructions whose fragments of bits are in no floating-point registers (ptxas; others that move bits accept them).
+_PRODUCTS = frozenset(["mma", "wmma", "wgmma"])
 #: Instructions that may read special registers.
 _READERS = frozenset(["mov", "cvt"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -190,8 +192,8 @@ def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
         return f"{name} must be an integer constant, found {explain(shape)}"
     if kind == "register":
         register = SCALAR_TYPES[shape[1]]
-        matrix = slot.braces and form.effect.whole_warp and type is not None and type.is_bits
-        if type is None or (agree(type, register, slot.wider) and not (matrix and register.is_float)):
+        product = slot.braces and form.row.name in _PRODUCTS and type is not None and type.is_bits
+        if type is None or (agree(type, register, slot.wider) and not (product and register.is_float)):
             return ""
         return f"{name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
     if kind == "sink":

@@ -70,7 +70,7 @@ def stmatrix(*fragments: Value, trans: bool | None) -> tuple[Value, ...]:
 
 
 @instruction(
-    "movmatrix.sync.aligned.m8n8.trans.b16 d:b32, a:u32%",
+    "movmatrix.sync.aligned.m8n8.trans.b16 d:b32, a:b32%",
     since=(7, 8),
     target=75,
     **MATRIX,

@@ -40,6 +40,11 @@ def _note_refusals() -> None:
 _note_refusals()
 
 
+def compiled(kernel: ge.Kernel) -> object:
+    """What the LLVM backend made of a kernel on its first launch: code, or why there is none."""
+    return next(item for key, item in kernel.memo.items() if key[0] == "llvm")
+
+
 def _there(name: str) -> bool:
     try:
         find_tool(name)

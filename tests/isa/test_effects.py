@@ -29,6 +29,7 @@ from gpuperf_engine.isa.effects import (
     TENSOR_LOAD,
     TENSOR_MAP,
     TENSOR_PRODUCT,
+    TENSOR_SHIFT,
     TENSOR_STORE,
     TEXTURE,
     WARPGROUP,
@@ -74,6 +75,7 @@ def test_effects_that_warp_classes_refuse() -> None:
             TENSOR_STORE,
             TENSOR_COPY,
             TENSOR_PRODUCT,
+            TENSOR_SHIFT,
         ),
         *(STACK, TEXTURE, SURFACE, IMAGE_QUERY),
     }

@@ -12,9 +12,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.table import Form, rows
+from gpuperf_engine.jit.compiled import Code
 from tests.isa.assembler import forms
 from tests.isa.sample import is_drawn
-from tests.support import BACKENDS
+from tests.support import BACKENDS, compiled
 
 Fragment = npt.NDArray[np.uint64]
 FLOATS = {
@@ -79,7 +80,7 @@ def run(form: Form, sources: Fragment, backend: str) -> Fragment:
     kernel = ge.parse(module(form), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=32, args=[given, out])
     if backend == "llvm":
-        assert kernel.memo["llvm", (False, False, False, False), "", False] is not None
+        assert isinstance(compiled(kernel), Code)
     return out.numpy()
 
 

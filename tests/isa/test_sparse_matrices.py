@@ -16,8 +16,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.table import rows
+from gpuperf_engine.jit.compiled import Code
 from tests.isa.assembler import forms
 from tests.isa.sample import sampled
+from tests.support import compiled
 
 Words = npt.NDArray[np.uint64]
 #: codes of scales: of 16 rows and of 8 columns
@@ -335,7 +337,7 @@ def run(case: Case, words: Words, selector: int, backend: str) -> npt.NDArray[np
     kernel = ge.parse(module(case, selector), path="mma.ptx")["k"]
     device.launch(kernel, grid=1, block=len(words), args=[given, out])
     if backend == "llvm":
-        assert kernel.memo["llvm", (False, False, False, False), "", False] is not None
+        assert isinstance(compiled(kernel), Code)
     return out.numpy()
 
 

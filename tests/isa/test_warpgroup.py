@@ -15,9 +15,10 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.errors import PtxError
 from gpuperf_engine.isa.table import check_available, lookup, rows
+from gpuperf_engine.jit.compiled import Code
 from tests.isa.sample import ALL, is_drawn
 from tests.isa.test_sparse_matrices import decoded, finish, pattern_of, same, start
-from tests.support import BACKENDS
+from tests.support import BACKENDS, compiled
 
 SHARED = 48640
 #: modes of swizzling by their field in a descriptor, and their width in bytes
@@ -259,7 +260,7 @@ ret;
         kernel = ge.parse(text or self.module(), path="wg.ptx")["k"]
         profile = device.launch(kernel, 1, threads, [given, memory, out])
         if backend == "llvm":
-            assert kernel.memo["llvm", (False, False, False, False), "", False] is not None
+            assert isinstance(compiled(kernel), Code)
         return self.matrix(out.numpy()), profile
 
     def matrix(self, registers: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:

@@ -36,7 +36,7 @@ from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
 from gpuperf_engine.jit.worker import Worker
 from gpuperf_engine.memory.arena import Allocation, Memory
-from tests.support import wait_for_compilation, with_fresh_libraries
+from tests.support import compiled, wait_for_compilation, with_fresh_libraries
 
 INDEX = """.version 8.0
 .target sm_80
@@ -523,7 +523,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     kernel = ge.parse(INDEX, path="k.ptx")["k"]
     array = runtime.array(np.zeros(64, np.uint32))
     runtime.run(kernel, 1, 64, [array, np.uint32(1)])
-    before = kernel.memo["llvm", (False, False, False, False), "", False]
+    before = compiled(kernel)
     assert isinstance(before, Code)
     library = before.library
     runtime_libraries._improve({name: runtime_objects.object_text(name) for name in ("script", "global_4")})

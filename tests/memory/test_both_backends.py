@@ -19,7 +19,7 @@ from gpuperf_engine.jit.compiled import Code
 from gpuperf_engine.jit.runtime.access.functions import access_functions
 from gpuperf_engine.simt.counters import Observation
 from tests.isa.assembler import opcodes
-from tests.support import head, launch
+from tests.support import compiled, head, launch
 
 HEAD = head("9.4", "sm_100a")
 #: lane → distance in elements; what each pattern is good for is in its name
@@ -46,7 +46,7 @@ def both(text: str, arrays: Sequence[npt.NDArray[Any]], block: int = 32, grid: i
         given = [runtime.array(array) for array in arrays]
         kernel = ge.parse(text, path="k.ptx")["k"]
         _, _, seen = runtime.run(kernel, grid, block, given)
-        assert backend == "reference" or isinstance(kernel.memo["llvm"], Code)
+        assert backend == "reference" or isinstance(compiled(kernel), Code)
         outcomes.append(([array.numpy() for array in given], seen))
     (expected, reference), (found, observed) = outcomes
     for one, other in zip(expected, found):

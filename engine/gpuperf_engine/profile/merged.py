@@ -62,10 +62,10 @@ class MergedLaunches:
             quiet = _quiet(record)
             self._rest = replace(quiet, plan=replace(quiet.plan, inputs=None))
         else:
-            rest = self._rest
-            self._rest = replace(
-                rest, observation=rest.observation.added(record.observation), times=rest.times + 1
-            )
+            rest, other = self._rest, record.observation
+            hottest = rest.observation.hottest.followed_by(other.hottest)
+            observation = replace(rest.observation.added(other), hottest=hottest)
+            self._rest = replace(rest, observation=observation, times=rest.times + 1)
         return DISTINCT
 
     def _note(self, profile: Profile) -> None:
@@ -92,16 +92,14 @@ class MergedLaunches:
         notes = [*self._notes]
         if self._rest is not None:
             rest = self._rest
-            hottest = rest.observation.hottest.times(rest.times)
             plan = rest.plan
             if rest.times > 1:
                 notes.append(_MEAN.format(rest.times))
                 plan = replace(plan, parameters=b"")  # of one launch alone, and they differ
-            observation = replace(rest.observation, hottest=hottest)
             kept = tuple(self._same_of_rest.values())
             if sum(number for _, number in kept) < rest.times:
                 kept = ()  # none of them stands for another
-            records.append(replace(rest, plan=plan, observation=observation, same=kept))
+            records.append(replace(rest, plan=plan, same=kept))
         if records:
             first = records[0]
             told = replace(

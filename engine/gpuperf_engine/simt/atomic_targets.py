@@ -87,6 +87,11 @@ class HottestAddress:
         """The sum of so many launches like this one."""
         return HottestAddress(self.lanes * count, self.operations * count, self.word)
 
+    def followed_by(self, other: HottestAddress) -> HottestAddress:
+        """The sum of the launches so far and a further one, whose hottest address may be another."""
+        word = self.word if self.word == other.word else None
+        return HottestAddress(self.lanes + other.lanes, self.operations + other.operations, word)
+
     def mean(self, count: int) -> HottestAddress:
         """The mean of so many launches whose sum this is."""
         return HottestAddress(self.lanes // count, self.operations // count, self.word)

@@ -7,7 +7,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass.run.writer import NotRun
+from gpuperf_engine.sass.sm import reads
+from gpuperf_engine.sass.sm.asynchronous import Copies
 from gpuperf_engine.sass.sm.reads import dealt
+from gpuperf_engine.sass.sm.simulate import simulate
 from gpuperf_engine.timing.estimate import Predictor
 from tests.sass.sm.machines import access, run
 from tests.support import needs_assembler
@@ -138,3 +141,39 @@ def test_what_a_gpu_reads_besides_counts_too() -> None:
         device.launch(ge.parse(COPY, path="k.ptx")["k"], 5000, 256, arrays), "rtx-2080-ti", model="simulation"
     )
     assert found.l2_read_sectors == pytest.approx(32 * 5000 + found.cycles / 128, abs=1)
+
+
+MBARRIERS = """.version 7.8
+.target sm_80
+.address_size 64
+.shared .align 8 .b64 phases[3];
+.visible .entry k(.param .u64 a)
+{
+.reg .b32 %t, %w; .reg .b64 %p, %s; .reg .pred %q;
+ld.param.u64 %p, [a]; mov.u32 %t, %tid.x; mul.wide.u32 %s, %t, 4; add.u64 %p, %p, %s; mov.u32 %w, phases;
+setp.ne.u32 %q, %t, 0; @%q bra READY;
+mbarrier.init.shared.b64 [%w], 64; mbarrier.init.shared.b64 [%w+8], 64; mbarrier.init.shared.b64 [%w+16], 64;
+READY: bar.sync 0;
+mbarrier.arrive.shared.b64 %s, [%w]; mbarrier.arrive.shared.b64 %s, [%w+8]; mbarrier.arrive.shared.b64 %s, [%w+16];
+ld.global.b32 %t, [%p]; st.global.b32 [%p], %t; ret;
+}
+"""
+
+
+@needs_assembler
+def test_there_is_room_for_the_mbarriers_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrivals at an mbarrier without room would overwrite other memory."""
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+    given = []
+
+    def noting(operations: object, classes: object, copies: Copies, *more: object) -> object:
+        given.append(copies.mbarriers)
+        return simulate(operations, classes, copies, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reads, "simulate", noting)
+    device = ge.Device(races="off")
+    array = device.zeros(64 * 64)
+    profile = device.launch(ge.parse(MBARRIERS, path="k.ptx")["k"], 64, 64, [array])
+    found = ge.estimate(profile, "h100-sxm", model="simulation")
+    assert found.l2_read_sectors == 64 * 64 * 4 // 32
+    assert given and set(given) == {3}

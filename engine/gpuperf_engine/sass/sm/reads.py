@@ -93,13 +93,14 @@ def _reads(
         zip((ctas % wide).tolist(), (ctas // wide % tall).tolist(), (ctas // (wide * tall)).tolist())
     )
     words = tracer.whole(record, ctas_of(places, plan.cluster), traced.classes.words)
-    classes = classes_together(named_of(tracer, [0] * len(tracer.sites)), words)
+    named = named_of(tracer, [0] * len(tracer.sites))
+    classes = classes_together(named, words)
     operations = Operations(traced.graph, numbers)
     ran = np.arange(len(ctas), dtype=np.int64)
     found = simulate(
         operations,
         Classes(classes, (), {}, plan.grid),
-        Copies(),
+        Copies(mbarriers=named.mbarrier_count),
         numbers,
         memory,
         ran,

@@ -47,8 +47,37 @@ _NOTHING: dict[int, int] = dict.fromkeys(
 )  # fmt: skip
 #: the maximum number of adjacent words that one instruction accesses
 _ROW = 512
-#: records of CTAs that have ended, by their shape
-_kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
+
+
+class _Kept:
+    """Records of CTAs that have ended, by their shape, for later launches. ``bytes``: of all of them, approximately if host threads
+    launch at the same time."""
+
+    def __init__(self) -> None:
+        self._alike: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
+        self.bytes = 0
+
+    def take(self, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+        """A record of this shape, which is kept no longer; ``None`` if there is none."""
+        try:
+            record = self._alike.get(shape, []).pop()
+        except IndexError:
+            return None
+        self.bytes -= record.nbytes
+        return record
+
+    def put(self, shape: tuple[int, ...], records: list[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
+        """Keep records, without all earlier ones if these are many. Returns all of this shape."""
+        if self.bytes > _MOST_KEPT:
+            self._alike.clear()
+            self.bytes = 0
+        alike = self._alike.setdefault(shape, [])
+        alike += records
+        self.bytes += sum(record.nbytes for record in records)
+        return alike
+
+
+_kept = _Kept()
 
 
 class _Batches:
@@ -268,9 +297,8 @@ class RaceMemory:
         """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty if nothing is checked."""
         if not self.checked:
             return aligned(0)
-        try:
-            kept = _kept.get(self._shape, []).pop()
-        except IndexError:
+        kept = _kept.take(self._shape)
+        if kept is None:
             return aligned(self._room + self._extra)
         if self._plan.cluster_ctas > 1:
             kept[Race.CLOCKS + self._sizes[2] : self._room] = 0
@@ -286,10 +314,7 @@ class RaceMemory:
 
     def keep(self, records: list[NDArray[np.uint8]]) -> None:
         """Keep records of CTAs that have ended for later launches."""
-        if sum(kept[0].nbytes * len(kept) for kept in _kept.values() if kept) > _MOST_KEPT:
-            _kept.clear()
-        alike = _kept.setdefault(self._shape, [])
-        alike += records
+        alike = _kept.put(self._shape, records)
         # any of these records may be combined in a cluster, so all begin after every time in their clocks
         now = max((struct.unpack_from("<q", record, Race.NOW)[0] for record in alike), default=0)
         for record in alike:

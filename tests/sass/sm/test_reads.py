@@ -9,7 +9,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm import reads
 from gpuperf_engine.sass.sm.asynchronous import Copies
-from gpuperf_engine.sass.sm.reads import dealt
+from gpuperf_engine.sass.sm.reads import ctas_of_sms
 from gpuperf_engine.sass.sm.simulate import simulate
 from gpuperf_engine.timing.estimate import Predictor
 from tests.sass.sm.machines import access, run
@@ -79,23 +79,23 @@ def test_stores_need_room_in_l1() -> None:
 
 
 def test_each_cta_runs_on_one_sm() -> None:
-    whole = dealt(1000, 8, 4, 1000)
+    whole = ctas_of_sms(1000, 8, 4, 1000)
     assert sorted(np.concatenate(whole).tolist()) == list(range(1000))
     for sm, ctas in enumerate(whole):
         assert ctas[:4].tolist() == [sm, sm + 8, sm + 16, sm + 24]
         assert (np.diff(ctas) > 0).all()
-    assert [ctas.tolist() for ctas in dealt(3, 8, 2, 100)] == [[0], [1], [2]]
+    assert [ctas.tolist() for ctas in ctas_of_sms(3, 8, 2, 100)] == [[0], [1], [2]]
 
 
 def test_a_part_of_a_long_launch_is_taken_from_the_middle() -> None:
-    (part,) = dealt(1_000_000, 68, 16, 128)
+    (part,) = ctas_of_sms(1_000_000, 68, 16, 128)
     assert len(part) == 128
     assert (np.diff(part) > 0).all()
     # the mean of 127 steps, whose variance is that of a Poisson variable of mean 67
     assert abs(np.diff(part).mean() - 68) < 4 * (67 / 127) ** 0.5
     assert abs(part.mean() - 500_000) < 128 * 68
     with pytest.raises(NotRun, match="too much"):
-        dealt(1_000_000, 68, 16, 47)
+        ctas_of_sms(1_000_000, 68, 16, 47)
 
 
 def read(text: str, grid: int, elements: int, machine: str = "t4") -> int | None:

@@ -23,7 +23,7 @@ from .settings import MOST_INSTRUCTIONS, READ_CTAS, READ_WORDS
 from .simulate import Memory, simulate
 from .streams import LOCAL_GROUP, Classes, classes_together, named_of
 
-__all__ = ["dealt", "read_sectors"]
+__all__ = ["ctas_of_sms", "read_sectors"]
 
 
 def read_sectors(
@@ -47,7 +47,7 @@ def read_sectors(
     tracer = traced.record.program.kernel.memo[Tracer, traced.assembly.architecture, traced.assembly.tool]
     assert isinstance(tracer, Tracer)
     read, counted = 0, 0
-    for ctas in dealt(plan.ctas, sms, resident, most):
+    for ctas in ctas_of_sms(plan.ctas, sms, resident, most):
         reads = _reads(traced, tracer, numbers, memory, ctas, resident)
         # The first CTAs of a part fill L1, and the last ones have it for themselves.
         if plan.ctas > sms * most:
@@ -56,7 +56,7 @@ def read_sectors(
     return round(read * plan.ctas / counted)
 
 
-def dealt(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[np.int64]]:
+def ctas_of_sms(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[np.int64]]:
     """The CTAs of some SMs in order, ``most`` altogether: of the SMs if these are all their CTAs, else a part of one in the middle of
     the grid. Raises ``NotRun`` if ``most`` is too small for a part."""
     sms = min(sms, ctas)

@@ -115,5 +115,6 @@ def with_fresh_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_compilation()
     monkeypatch.setattr(runtime_libraries, "_libraries", {})
     monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
+    monkeypatch.setattr(runtime_libraries, "_due", {})
     monkeypatch.setattr(jit_launch, "_functions", cache(lambda generation: jit_launch._Functions()))
     monkeypatch.setattr(backend, "improve", lambda *_: None)

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.jit import runtime_libraries
 from gpuperf_engine.jit.compiled import Code
+from gpuperf_engine.jit.runtime_objects import PARTICULAR
 
 KERNELS = Path(__file__).resolve().parents[2] / "examples/kernels"
 EMPTY = """.version 8.0
@@ -176,6 +178,15 @@ def test_a_small_launch_costs_little() -> None:
     # a launch looks for the line that called it, which takes longer in the deep stack of a worker of pytest-xdist
     with ThreadPoolExecutor(1) as pool:
         assert min(pool.map(bytecodes, [launch, launch])) < 6_800
+
+
+def test_functions_that_other_kernels_need_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of products are compiled well only when their launches take long: until then each has to wait."""
+    launch = small_launches()
+    before = min(bytecodes(launch), bytecodes(launch))
+    waiting = {f"{PARTICULAR[0]}{number}": "" for number in range(100)}
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", waiting)
+    assert min(bytecodes(launch), bytecodes(launch)) <= before
 
 
 def test_launches_of_many_shapes_cost_later_ones_nothing() -> None:

@@ -123,6 +123,7 @@ def test_runtime_functions_stay_where_others_were_linked_to_them(monkeypatch: py
     monkeypatch.setattr(runtime_libraries, "_install_loaded", lambda: None)
     monkeypatch.setattr(runtime_libraries, "_libraries", {})
     monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
+    monkeypatch.setattr(runtime_libraries, "_due", {})
     runtime_libraries.runtime_addresses(("values_of_u32", "global_load_4"))
     kept = {
         address for library in runtime_libraries._libraries.values() for address in library.addresses.values()
@@ -143,13 +144,13 @@ def test_a_kernel_is_compiled_before_runtime_functions_are_optimised(monkeypatch
     monkeypatch.setattr(runtime_libraries, "_IDLE", (0.0, 0.0))
     monkeypatch.setattr(runtime_libraries, "_key", lambda name, level: f"{name}-{level}")
     monkeypatch.setattr(runtime_libraries.store, "read", lambda key: None)
-    monkeypatch.setattr(runtime_libraries, "_unoptimised", {"script": "text"})
+    monkeypatch.setattr(runtime_libraries, "_due", {"script": "text"})
     with runtime_libraries.kernel_in_preparation():
         runtime_libraries.improve((), 0.0)
         assert not started.wait(0.1)
     assert started.wait(10)
     monkeypatch.setattr(runtime_libraries, "_LONGEST_DELAY", 0.0)
-    monkeypatch.setattr(runtime_libraries, "_unoptimised", {"script": "text"})
+    monkeypatch.setattr(runtime_libraries, "_due", {"script": "text"})
     started.clear()
     with runtime_libraries.kernel_in_preparation():
         runtime_libraries.improve((), 0.0)
@@ -547,7 +548,8 @@ def test_products_are_compiled_well_when_their_launches_take_long(
     monkeypatch.setattr(runtime_libraries, "compile_object", compiled)
     monkeypatch.setattr(runtime_libraries, "_libraries", {})
     monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
-    monkeypatch.setattr(runtime_libraries, "_taken", collections.Counter())
+    monkeypatch.setattr(runtime_libraries, "_due", {})
+    monkeypatch.setattr(runtime_libraries, "_taken", collections.defaultdict(float))
     for expected in ([0], []):
         runtime_libraries._libraries.clear()
         runtime_libraries._library(name)

@@ -7,7 +7,7 @@ import operator
 import os
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -46,10 +46,12 @@ if hasattr(os, "register_at_fork"):
 _libraries: dict[str, Library] = {}
 #: replaced libraries, which are kept as running code may be linked to them
 _replaced: list[Library] = []
-#: IR of objects that were compiled without optimisation; empty if they came from the cache
+#: IR of objects that all programs call, compiled without optimisation until the next launch
+_due: dict[str, str] = {}
+#: IR of objects of ``PARTICULAR`` that were compiled without optimisation; empty if they came from the cache
 _unoptimised: dict[str, str] = {}
 #: seconds that launches of programs with an unoptimised function of ``PARTICULAR`` took
-_taken: Counter[str] = Counter()
+_taken: defaultdict[str, float] = defaultdict(float)
 _Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 #: pairs of objects, of which the first has entries for functions of the second
 _installed: dict[str, tuple[Library, Library]] = {}
@@ -159,7 +161,7 @@ def _load(name: str) -> Library:
     if name.startswith(PARTICULAR):
         store.keep(_key(name, 0), content)
     library = _linked(name, content)
-    _unoptimised[name] = text
+    (_unoptimised if name.startswith(PARTICULAR) else _due)[name] = text
     return library
 
 
@@ -183,12 +185,17 @@ def improve(needs: Sequence[str], seconds: float) -> None:
 
     The IR is generated beforehand, as CPython 3.11 fails if two threads build syntax trees at once.
     """
-    if not _unoptimised:
+    # a launch must not cost more for functions that other programs need
+    called = [name for name in needs if name in _unoptimised]
+    if not called and not _due:
         return
     with _lock:
-        _taken.update({name: seconds for name in needs if name in _unoptimised})
-        due = [name for name in _unoptimised if not name.startswith(PARTICULAR) or _taken[name] >= _LONG]
-        waiting = {name: _unoptimised.pop(name) or object_text(name) for name in due}
+        for name in called:
+            _taken[name] += seconds
+            if _taken[name] >= _LONG and name in _unoptimised:
+                _due[name] = _unoptimised.pop(name) or object_text(name)
+        waiting = dict(_due)
+        _due.clear()
     if waiting:
         try:
             threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()

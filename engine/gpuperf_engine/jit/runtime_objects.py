@@ -77,7 +77,7 @@ SCRIPTS = {
     "values": VALUES_IMPORTS,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
-    "simulator": ("sm_run", "sm_stream", "sm_copied"),
+    "simulator": ("sm_run", "sm_fits", "sm_stream", "sm_copied"),
     "tensor_memory": (
         "tensor_place",
         "tensor_alloc",
@@ -146,6 +146,7 @@ FILES = {
         "asynchronous",
         "tensor",
         "fetch",
+        "limits",
         "core",
     ),
 }

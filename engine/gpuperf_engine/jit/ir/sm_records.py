@@ -13,8 +13,11 @@ __all__ = [
     "END",
     "FRACTION",
     "GROUPS",
+    "MOST_OF_ACCESS",
     "MOST_QUEUED",
+    "MOST_WARPS",
     "NONE",
+    "REGISTERS",
     "SUB_CORES",
     "TRAIL",
     "WINDOW",
@@ -25,6 +28,7 @@ __all__ = [
     "Copy",
     "Event",
     "Kind",
+    "Limits",
     "Line",
     "Mbarrier",
     "Op",
@@ -46,6 +50,10 @@ END = 0xFFFFFFFF
 NONE = 0xFFFF
 #: maximum number of sub-partitions, of pipes of each, and of instructions in the memory queue of each
 SUB_CORES, _PIPES, MOST_QUEUED = 4, 16, 32
+#: bytes that an access takes in a stream at most: its head, and 128 lines or 32 signals of two words
+MOST_OF_ACCESS = 4 * 129
+#: registers, uniform registers and predicates of a warp; maximum number of warps of a CTA
+REGISTERS, MOST_WARPS = 528, 32
 #: layout of a time with its cause: the time (40 bits) from bit AT_BIT on, the cause from bit CAUSE_BIT on, and below it the position
 #: of an instruction
 CAUSE_BIT, AT_BIT = 20, 24
@@ -318,7 +326,7 @@ class Warp(Record):
     STORED = U64(424 + 8 * TRAIL)
     WANTED = U64(432 + 8 * TRAIL)
     READY = Array64(440 + 8 * TRAIL)
-    BYTES = 440 + 8 * TRAIL + 8 * 528
+    BYTES = 440 + 8 * TRAIL + 8 * REGISTERS
 
 
 class Program(Record):
@@ -522,12 +530,28 @@ class Sm(Record):
     BYTES = _L1 + 32
 
 
+class Limits(Record):
+    """What the stream of a warp, from ``AT`` to ``ENDS``, may name: the first ``BLOCKS`` of the blocks at ``BLOCK``, so many ``LINES``
+    and ``MBARRIERS`` of its CTA, the first ``KINDS`` of the copies at ``COPIES``, and the CTAs of a cluster of ``GROUP``."""
+
+    AT = U64(0)
+    ENDS = U64(8)
+    BLOCK: Pointer[Block] = Pointer(16)
+    BLOCKS = U64(24)
+    LINES = U64(32)
+    MBARRIERS = U64(40)
+    COPIES = U64(48)
+    KINDS = U64(56)
+    GROUP = U64(64)
+    BYTES = 72
+
+
 class Stream(Record):
     """What a warp recorded, and its translation. ``COUNT`` words of 32 bits from ``WORDS`` on; ``FIRST_SITE``: by number of a block,
-    the first of its sites in ``SITES``; ``OUT``: the stream; ``TABLE``: the ``UNIQUE`` lines that the CTA touches, ``MASK`` + 1 cells
-    of 16 bytes; ``SECTORS``: by number of a line, its touched sectors; ``WRITTEN``: its words that stores write
-    (32 bits). ``MBARRIERS``: the words of shared memory that are mbarriers, ``COPIES``: kinds of copies (``Copy``), in the order of
-    their first use in all streams."""
+    of ``BLOCKS``, the first of its sites in ``SITES``; ``OUT``: the stream, with room until ``OUT_ENDS``; ``TABLE``: the ``UNIQUE``
+    lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes; ``SECTORS``: by number of a line, its touched sectors; ``WRITTEN``: its
+    words that stores write (32 bits). ``MBARRIERS``: the words of shared memory that are mbarriers, ``COPIES``: kinds of copies
+    (``Copy``), in the order of their first use in all streams."""
 
     WORDS = U64(0)
     COUNT = U64(8)
@@ -547,4 +571,6 @@ class Stream(Record):
     COPY_COUNT = U64(120)
     SECTORS = U64(128)
     WRITTEN = U64(136)
-    BYTES = 144
+    BLOCKS = U64(144)
+    OUT_ENDS = U64(152)
+    BYTES = 160

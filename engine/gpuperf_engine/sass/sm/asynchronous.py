@@ -85,6 +85,7 @@ class Named:
             self.kinds),
         ):  # fmt: skip
             given[place // 8] = array.ctypes.data
+        given[Stream.BLOCKS // 8] = max(0, len(self.firsts) - 1)
         given[Stream.MBARRIER_COUNT // 8], given[Stream.COPY_COUNT // 8] = (
             self.mbarrier_count,
             self.kind_count,
@@ -103,12 +104,15 @@ class Named:
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
             runtime_addresses(("sm_copied",))["sm_copied"]
         )
-        room = np.zeros(sum(map(len, warps)) // 34 * _ROW + _ROW, np.uint32)
+        # a copy is recorded in 32 words
+        room = np.zeros((sum(map(len, warps)) // 32 + 1) * _ROW, np.uint32)
         given = self.given()
-        given[Stream.OUT // 8] = room.ctypes.data
+        given[Stream.OUT // 8], given[Stream.OUT_ENDS // 8] = room.ctypes.data, room.ctypes.data + room.nbytes
         for words in warps:
             given[Stream.WORDS // 8], given[Stream.COUNT // 8] = words.ctypes.data, len(words)
             given[Stream.OUT // 8] = function(int(given.ctypes.data))
+            if not given[Stream.OUT // 8]:
+                raise NotRun("its records are not whole blocks of its code")
         self.keep(given)
         return room[: (int(given[Stream.OUT // 8]) - int(room.ctypes.data)) // 4].reshape(-1, _ROW)
 

@@ -31,6 +31,7 @@ from ...jit.runtime_libraries import runtime_addresses
 from ...results import SECTOR_BYTES as _SECTOR
 from ..run.writer import NotRun
 from .asynchronous import Copies
+from .limits import check_records
 from .numbers import CODE_LINE, CodeCaches, SmNumbers
 from .operations import Operations
 from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
@@ -145,10 +146,11 @@ def simulate(
     _check(numbers)
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
+    kinds = copies.records(memory.copied)
+    check_records(operations, classes, kinds, copies.mbarriers, np.asarray(ctas, np.int64), warps)
     filled = memory.filled or [np.zeros(max(1, len(item.lines)), np.uint8) for item in classes.classes]
     programs, most = _programs(classes, filled), max(1, *(len(item.lines) for item in classes.classes))
     shares = _shares(memory)
-    kinds = copies.records(memory.copied)
     stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
     events = np.zeros((MOST_EVENTS if window else 0, Event.BYTES // 8), np.uint64)
     operations.reset()
@@ -211,6 +213,8 @@ def _programs(classes: Classes, filled: Sequence[NDArray[np.uint8]]) -> NDArray[
         firsts = (item.starts - int(item.stream.ctypes.data)) // item.stream.itemsize
         if (item.stream[firsts] == END).any():
             raise NotRun("some of its warps execute nothing")
+    if [len(part) < len(item.lines) for item, part in zip(classes.classes, filled, strict=True)].count(True):
+        raise NotRun("its records are not those of a CTA of this launch")
     programs = np.array(
         [
             [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import GROUPS, Stream
+from ...jit.ir.sm_records import GROUPS, MOST_OF_ACCESS, Stream
 from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..registers import WIDTHS
@@ -35,6 +35,8 @@ _SPACES = {
     "word": 7,
 }
 _MOST_CLASSES = 6
+#: Groups of accesses that are distinguished; the last one stands for all further ones.
+_MOST_GROUPS = GROUPS - 1
 _LINE = 128
 #: The most lines of an access.
 _MOST_LINES = 128
@@ -106,7 +108,7 @@ class Classes:
     position of the cluster; those of the other CTAs follow. Empty if each class is a sampled CTA that represents an equal share of the
     grid. ``copying``: bulk and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch
     too; ``atomics``: the positions of atomics of global memory, each with its group; ``words``: the most words that the trace of a
-    warp has."""
+    warp has; ``checked``: for which code and limits ``limits.check_records`` has read the streams."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -117,6 +119,9 @@ class Classes:
     of_inputs: bool = False
     atomics: tuple[tuple[int, int], ...] = ()
     words: int = 0
+    checked: set[tuple[bytes, bytes, int, int]] = dataclasses.field(
+        default_factory=set, compare=False, repr=False
+    )
 
     @property
     def typical(self) -> Class:
@@ -292,8 +297,8 @@ def _groups(
         store = item.base not in LOADS and not (item.base == "LDGSTS" and site.operand)
         space = "global" if site.space == "generic" else site.space
         group = Group(space, store and space == "global", ways[index], seen.get(index, b""))  # type: ignore[arg-type]
-        of_site.append(min(254, numbers.setdefault(group, len(numbers))))
-    return tuple(numbers), of_site
+        of_site.append(min(_MOST_GROUPS - 1, numbers.setdefault(group, len(numbers))))
+    return tuple(numbers)[:_MOST_GROUPS], of_site
 
 
 def _bent(
@@ -472,6 +477,8 @@ class _Lines:
         ):  # fmt: skip
             self.given[field // 8] = array.ctypes.data
         self.given[Stream.MASK // 8] = cells - 1
+        #: the most accesses of a block
+        self.longest = int(np.diff(named.firsts.astype(np.int64)).max(initial=0))
 
     @property
     def unique(self) -> int | None:
@@ -489,7 +496,10 @@ class _Lines:
         self, warps: list[NDArray[np.uint32]], words: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The streams of the warps of a CTA, with room for ``words`` words of accesses, and where each begins."""
-        stream = np.zeros(words + sum(map(len, warps)) + 64 * len(warps) + 64, np.uint32)
+        room = words + sum(map(len, warps)) + 64 * len(warps) + 64
+        # the room that is asked for before a block is that of its longest accesses
+        stream = np.zeros(room + self.longest * MOST_OF_ACCESS // 4, np.uint32)
+        self.given[Stream.OUT_ENDS // 8] = int(stream.ctypes.data) + stream.nbytes - 4
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
             runtime_addresses(("sm_stream",))["sm_stream"]
         )
@@ -501,5 +511,7 @@ class _Lines:
                 self.given[field // 8] = value
             starts.append(out)
             out = function(int(self.given.ctypes.data))
+            if not out:
+                raise NotRun("its records are not whole blocks of its code, or longer than expected")
         kept = stream[: (out - int(stream.ctypes.data)) // 4].copy()
         return kept, np.array(starts, np.int64) + (int(kept.ctypes.data) - int(stream.ctypes.data))

@@ -12,6 +12,16 @@ from ...ir.sm_records import END, Copy, Stream
 from ..intrinsics import load8, load32, store32
 
 
+def sm_sites(s: Stream, block: int, at: int, ends: int) -> int:
+    """The number of sites of a block whose record is at ``at``; -1 if there is no such block, or the record ends beyond ``ends``."""
+    if block >= s.BLOCKS:
+        return -1
+    sites = load32(s.FIRST_SITE + 4 * block + 4) - load32(s.FIRST_SITE + 4 * block)
+    if at + 8 + 128 * sites > ends:
+        return -1
+    return sites
+
+
 def sm_mbarrier(s: Stream, word: int) -> int:
     """The number of an mbarrier, by the index of its word in shared memory; 255 if there are too many."""
     number = 0
@@ -99,18 +109,23 @@ def sm_copy(s: Stream, words: int, site: int, out: int) -> int:
 
 def sm_copied(s: Stream) -> int:
     """Write only the copies that a warp recorded to ``OUT``: the number of the kind, then seven words with the address (two words) or
-    the coordinates. Returns the end."""
+    the coordinates. Returns the end; 0 as ``sm_stream``."""
     at = s.WORDS
     ends = at + 4 * s.COUNT
     out = s.OUT
     while at < ends:
         block = load32(at)
+        sites = sm_sites(s, block, at, ends)
+        if sites < 0:
+            return 0
         at += 8
         site = load32(s.FIRST_SITE + 4 * block)
-        last = load32(s.FIRST_SITE + 4 * block + 4)
+        last = site + sites
         while site < last:
             record = s.SITES + 4 * site
             if load8(record) == 5 and load32(at + 12) != END:
+                if out + 32 > s.OUT_ENDS:
+                    return 0
                 sm_copy(s, at, record, out)
                 store32(out, load32(out) & 255)
                 field = 0

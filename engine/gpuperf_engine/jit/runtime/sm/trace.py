@@ -7,9 +7,9 @@ number · 16, its sectors); ``END`` after the last block. Lines are numbered in 
 
 from __future__ import annotations
 
-from ...ir.sm_records import END, Stream
+from ...ir.sm_records import END, MOST_OF_ACCESS, Stream
 from ..intrinsics import load8, load32, load64, store8, store32, store64
-from .copies import sm_copy, sm_signals
+from .copies import sm_copy, sm_signals, sm_sites
 
 
 def sm_line(s: Stream, group: int, line: int) -> int:
@@ -308,18 +308,22 @@ def sm_off(words: int, mask: int, space: int) -> int:
 
 
 def sm_stream(s: Stream) -> int:
-    """Translate what a warp recorded into its stream; returns the end of the stream."""
+    """Translate what a warp recorded into its stream; returns the end of the stream, 0 if a record is not whole or names a block
+    that does not exist, or the stream has no room for it."""
     at = s.WORDS
     ends = at + 4 * s.COUNT
     out = s.OUT
     while at < ends:
         block = load32(at)
+        sites = sm_sites(s, block, at, ends)
+        if sites < 0 or out + 4 + sites * MOST_OF_ACCESS > s.OUT_ENDS:
+            return 0
         mask = load32(at + 4)
         store32(out, block)
         out += 4
         at += 8
         site = load32(s.FIRST_SITE + 4 * block)
-        last = load32(s.FIRST_SITE + 4 * block + 4)
+        last = site + sites
         while site < last:
             if mask != END:
                 sm_off(at, mask, load8(s.SITES + 4 * site))

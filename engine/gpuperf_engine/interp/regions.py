@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from .._gc import uncollected
 from ..isa.types import ScalarType
-from ..memory.arena import PADDED, Memory
+from ..memory.arena import PADDED, Allocation, Memory
 from ..memory.spaces import ANY, KINDS, bit_of
 from .values import Lanes, dtype_of
 
@@ -75,17 +76,24 @@ class Arena:
         self.region = Region(memory.bytes, memory.shadow)
         self._version = (-1, -1)
         self._changes_read = 0
+        self._listed: list[Allocation] = []
         self._refresh()
 
     def _refresh(self) -> None:
-        memory = self.memory
-        if self._version == memory.version:
-            return
-        heap, first = memory.heap, len(memory.allocations)
-        count = first + len(heap.blocks)
+        if self._version != self.memory.version:
+            self._read()
+
+    # finalizers of a program's arrays may free others while the collector runs, so it does not while the table is read
+    @uncollected
+    def _read(self) -> None:
+        memory, heap = self.memory, self.memory.heap
         if self._version[0] != memory.generation:
             self._table = memory.table().astype(np.uint64).T.copy()
-        else:  # blocks of malloc and free, of which kernels may have very many
+            self._listed = memory.allocations.copy()
+        first = len(self._listed)
+        count = first + len(heap.blocks)
+        if self._version[0] == memory.generation:
+            # only blocks of malloc and free, of which kernels may have very many
             if count > self._table.shape[1]:
                 self._table = np.pad(self._table, ((0, 0), (0, count)))
             for number in heap.changed[self._changes_read :]:
@@ -141,8 +149,8 @@ class Arena:
         """Announce accesses to the allocations with these numbers."""
         if self.memory.on_access is not None:
             for number in sorted({*indices}):
-                if number < len(self.memory.allocations):  # larger numbers are blocks of the heap
-                    self.memory.on_access(self.memory.allocations[number])
+                if number < len(self._listed):  # larger numbers are blocks of the heap
+                    self.memory.on_access(self._listed[number])
 
     def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes, Lanes]:
         """For accesses that no allocation contains: which may extend into the padding after one (see ``simt.padding``), the end of

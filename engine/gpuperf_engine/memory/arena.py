@@ -288,7 +288,9 @@ class Memory(ArenaPages):
         index = self._index(allocation)
         assert index is not None
         try:
-            del self.allocations[index], self._starts[index]
+            # new lists, as finalizers free arrays while others walk or search the old ones
+            self.allocations = self.allocations[:index] + self.allocations[index + 1 :]
+            self._starts = self._starts[:index] + self._starts[index + 1 :]
             allocation.freed = True
             self.former.append(allocation)
             if index < self._filled:
@@ -472,6 +474,8 @@ class Memory(ArenaPages):
         self.restore_heap(saved.heap)
         known = {item for item, *_ in saved.contents}
         for item, initialized, contents, shadow in saved.contents:
+            if item.freed:
+                continue
             self.set_initialized(item, initialized)
             self.view(item)[:] = contents
             self.shadow_of(item)[:] = shadow if len(shadow) else initialized
@@ -497,13 +501,15 @@ class Memory(ArenaPages):
                 return None
             name = "a block of malloc" if block.live else "a freed block of malloc"
             return Allocation(name, block.address, block.size if block.live else 0, index=-1)
-        index = bisect.bisect_right(self._starts, address) - 1
-        return self.allocations[index] if index >= 0 else None
+        allocations, starts = self.allocations, self._starts
+        index = bisect.bisect_right(starts, address) - 1
+        return allocations[index] if index >= 0 else None
 
     def holder(self, address: int) -> Allocation | None:
         """The allocation that contains an address; excludes blocks of the heap."""
-        index = bisect.bisect_right(self._starts, address) - 1
-        allocation = self.allocations[index] if index >= 0 else None
+        allocations, starts = self.allocations, self._starts
+        index = bisect.bisect_right(starts, address) - 1
+        allocation = allocations[index] if index >= 0 else None
         return allocation if allocation is not None and address < allocation.end else None
 
     @uncollected

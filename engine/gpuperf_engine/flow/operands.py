@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..isa.effects import ASYNC_COPY, BULK_COPY, STORE, SURFACE, TENSOR_ALLOC, TENSOR_MAP, TEXTURE, WARPGROUP
+from ..isa.effects import (
+    ASYNC_COPY,
+    BULK_COPY,
+    LOAD,
+    STORE,
+    SURFACE,
+    TENSOR_ALLOC,
+    TENSOR_MAP,
+    TEXTURE,
+    WARPGROUP,
+)
 from ..isa.table import OperandSlot
 from ..isa.types import scalar_type
 from ..ptx.module import Function
@@ -25,6 +35,7 @@ from ..ptx.syntax import (
 )
 
 __all__ = [
+    "ALL_BYTES",
     "access_bytes",
     "formal_register",
     "left_out",
@@ -32,8 +43,11 @@ __all__ = [
     "reads",
     "registers_in",
     "special_registers",
+    "used_bytes",
     "writes",
 ]
+
+ALL_BYTES = (1 << 32) - 1
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
@@ -157,6 +171,23 @@ def left_out(instruction: Instruction) -> list[int]:
         for index, element in enumerate(operand.elements)
         if isinstance(element, Sink)
     ]
+
+
+def used_bytes(instruction: Instruction) -> int:
+    """A bit for each byte of a load that the program uses (``.pragma "used_bytes_mask"``); 2³² - 1 if it uses all."""
+    masks = [
+        words[1]
+        for words in map(str.split, instruction.pragmas)
+        if words[:1] == ["used_bytes_mask"] and words[1:]
+    ]
+    if instruction.effect is not LOAD or not masks:
+        return ALL_BYTES
+    text = masks[-1].rstrip("U")
+    octal = text.isdigit() and text.startswith("0")
+    try:
+        return int(text, 8 if octal else 0) & ALL_BYTES
+    except ValueError:  # the manual has no other syntax
+        return ALL_BYTES
 
 
 def formal_register(function: Function, formal: Variable) -> Register | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from ..errors import MemoryFault
-from ..flow.operands import left_out, matched
+from ..flow.operands import left_out, matched, used_bytes
 from ..isa.effects import LOAD
 from ..isa.evaluation import evaluate
 from ..isa.model import Form
@@ -184,6 +184,10 @@ class MemoryStep:
         self.reloads = instruction.effect is LOAD and not self.strong
         #: byte offsets of the elements that a vector store does not write
         self.kept: list[int] = []
+        #: the bytes that the program uses of what it loads, if not all
+        self.used: Lanes | None = None
+        #: and how many follow the last one of these, and may be outside
+        self.spare = 0
         if size:
             self.bytes = size
             return
@@ -193,6 +197,10 @@ class MemoryStep:
             vectors = [len(item.elements) for item in instruction.operands if isinstance(item, Vector)]
             self.bytes *= max(vectors, default=1)
         self.count = max(1, self.bytes // self.type.bytes)
+        used = used_bytes(instruction) & ((1 << self.bytes) - 1)
+        if used != (1 << self.bytes) - 1:
+            self.used = np.array([byte for byte in range(self.bytes) if used >> byte & 1], np.int64)
+            self.spare = self.bytes - used.bit_length()
         self.addresses = address_reader(to, address_operand(instruction), self.space)
         self.targets = destinations(instruction)
         self.values = stored_readers(to, instruction, self.type) if self.writes else []
@@ -270,6 +278,15 @@ class MemoryStep:
         aligned = addresses % np.uint64(self.bytes) == 0
         offsets = (addresses - np.uint64(arena.memory.origin)).astype(np.int64)
         parts: list[Part] = []
+        if not good.all() and self.spare:
+            within, behind = arena.check(
+                addresses, self.bytes - self.spare, self.writes, self.reaches, parameters
+            )
+            within &= ~good & aligned
+            inside = np.full(len(lanes), self.bytes - self.spare)[within]
+            parts += _by_shadow(arena.region, lanes[within], offsets[within], behind[within], inside)
+            lanes, addresses, offsets = lanes[~within], addresses[~within], offsets[~within]
+            good, aligned, initialized = good[~within], aligned[~within], initialized[~within]
         if not good.all():
             piece = 0 if warp.cta.plan.strict == "error" else self.piece
             runs_past, ends, behind = arena.beyond(addresses, self.bytes, piece, self.reaches)
@@ -338,8 +355,9 @@ class MemoryStep:
         """The shared memory of the CTA of a rank, or local memory; ``where`` are addresses within it."""
         shared = region is not warp.local
         space, limit = ("shared", warp.cta.plan.shared_bytes) if shared else ("local", warp.local_bytes)
-        size = self.bytes
-        good = (where % np.uint64(size) == 0) & (where <= np.uint64(max(0, limit - size))) & (limit >= size)
+        size = self.bytes - (self.spare if shared else 0)
+        good = (where % np.uint64(self.bytes) == 0) & (where <= np.uint64(max(0, limit - size)))
+        good &= limit >= size
         good &= shared or self.kind in ("load", "store")
         refused = [
             (int(lanes[index]), (rank << RANK_SHIFT) + int(where[index]), space, limit)
@@ -380,6 +398,10 @@ class MemoryStep:
         if part.initialized:
             return
         region, offsets = part.region, part.offsets
+        if self.used is not None:
+            if self.site is not None and not region.shadow[_bytes_of(part, self.used)].all():
+                warp.counters.uninitialized.add(self.site)
+            return
         if part.inside is not None:
             if self.kind != "store" and not region.shadow[_bytes_of(part, np.arange(self.bytes))].all():
                 warp.counters.uninitialized.add(cast(int, self.site))

@@ -28,6 +28,7 @@ class SiteTables:
         self.remote = HostTable(np.array([*map(reaches_peers, instructions), False], np.uint8))
         self.reaches = HostTable(np.array([*map(reachable, instructions), ANY], np.uint8))
         self.pieces = HostTable(np.frombuffer(program.pieces, np.uint8))
+        self.used = HostTable(np.array(program.used, np.uint32))
         self._near: dict[tuple[bool, int], tuple[int, HostTable]] = {}
         guards = [program.predicated_of.get(instruction) for instruction in instructions]
         unguarded = [site for site, guard in zip(sites, guards) if guard is None]

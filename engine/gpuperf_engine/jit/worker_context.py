@@ -113,6 +113,7 @@ class WorkerContext:
                 Context.REMOTE: tables.remote.address,
                 Context.REACHES: tables.reaches.address,
                 Context.PIECES: tables.pieces.address,
+                Context.USED: tables.used.address,
                 Context.ENTRIES: generated.stack_entries,
                 Context.AREA_BYTES: generated.area_bytes,
                 Context.AREAS_BYTES: CAPACITY * generated.area_bytes,

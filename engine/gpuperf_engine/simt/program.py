@@ -15,7 +15,7 @@ from .._gc import uncollected
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
-from ..flow.operands import access_bytes, reads, special_registers, writes
+from ..flow.operands import ALL_BYTES, access_bytes, reads, special_registers, used_bytes, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
 from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, TEXTURE, WARPGROUP
 from ..isa.types import scalar_type
@@ -149,6 +149,11 @@ class Program:
         """For each site the bytes of an element, which must begin inside an object (``spaces.piece_of``), followed by 0 for no
         site."""
         return bytes([*(piece_of(site.instruction) for site in self.sites), 0])
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """For each site the bytes that the program uses of what it loads (``used_bytes``), followed by all for no site."""
+        return (*(used_bytes(site.instruction) for site in self.sites), ALL_BYTES)
 
     def callees(self, target: CallTarget) -> list[int]:
         """The candidates of a call, by number; see the function of this name."""

@@ -193,7 +193,9 @@ class Context(Record):
     # be in batches
     RACE_UNIT = U64(992)
     RACE_BATCHED = U64(1000)
-    BYTES = 1008
+    # four bytes per site: a bit for each byte of a load that the program uses (``operands.used_bytes``)
+    USED = U64(1008)
+    BYTES = 1016
 
 
 class Range(Record):

@@ -129,18 +129,27 @@ def beyond(
     if is_initialized(context, row, how & 4) == 0:
         shadow = address + context.SHADOW
         if how & 8:
-            unseen(context, site, shadow, inside)
+            unseen(context, site, shadow, inside, 0)
         if how & 4:
             mark(shadow, inside)
     note(context, address, inside, how)
     return 1
 
 
-def unseen(context: Context, site: int, shadow: int, size: int) -> int:
-    """Record if any of these bytes was never written."""
+def used_size(context: Context, site: int, size: int) -> int:
+    """Bytes of a load up to the last one that the program uses."""
+    used = load32(context.USED + 4 * site)
+    while size > 0 and used >> (size - 1) & 1 == 0:
+        size -= 1
+    return size
+
+
+def unseen(context: Context, site: int, shadow: int, size: int, first: int) -> int:
+    """Record if any of these bytes, from byte ``first`` of the access on, was never written, and is used."""
+    used = load32(context.USED + 4 * site)
     index = 0
     while index < size:
-        if load8(shadow + index) == 0:
+        if load8(shadow + index) == 0 and used >> (first + index & 31) & 1:
             store64(context.UNSEEN + site * 8, 1)
         index += 1
     return 0
@@ -189,13 +198,17 @@ def reach(
         return fault(context, site, lane, address, 0)
     known = span >= size and not unsigned_less(span - size, start)
     if not known and refill(context, site, address, size, how & 4) == 0:
-        if beyond(context, cta, state, site, lane, address, size, how):
+        inside = used_size(context, site, size)
+        if inside < size and refill(context, site, address, inside, how & 4):
+            size = inside
+        elif beyond(context, cta, state, site, lane, address, size, how):
             return address + context.ARENA
-        return fault(context, site, lane, address, 0)
+        else:
+            return fault(context, site, lane, address, 0)
     if cache.TRACKED:
         shadow = address + context.SHADOW
         if how & 8:
-            unseen(context, site, shadow, size)
+            unseen(context, site, shadow, size, 0)
         if how & 4:
             mark(shadow, size)
     note(context, address, size, how)
@@ -218,8 +231,12 @@ def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, 
             return fault(context, site, lane, offset, 1)
         offset = offset & 16777215
     limit = context.SHARED_BYTES
-    if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset):
+    if offset & (size - 1):
         return fault(context, site, lane, offset + cta.WINDOW, 1)
+    if limit < size or unsigned_less(limit - size, offset):
+        size = used_size(context, site, size)
+        if limit < size or unsigned_less(limit - size, offset):
+            return fault(context, site, lane, offset + cta.WINDOW, 1)
     host = cta.SHARED + offset
     checked = how & 16 or load16(context.RACE_SITES + 2 * site) & Race.CHECKED == 0
     if checked == 0 and cta.RACES:
@@ -231,7 +248,7 @@ def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, 
         if how & 4:
             cta.MARKED = 1
         if how & 8:
-            unseen(context, site, host + distance, size)
+            unseen(context, site, host + distance, size, 0)
         if how & 4:
             mark(host + distance, size)
     return host
@@ -253,7 +270,7 @@ def reach_local(
     done = 0
     while done < size:
         if how & 8:
-            unseen(context, site, shadow, part)
+            unseen(context, site, shadow, part, done)
         if how & 4:
             mark(shadow, part)
         shadow += 128
@@ -276,10 +293,14 @@ def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: in
     start = host & -4
     end = host + size
     missing = 0
+    unread = 1
+    used = load32(context.USED + 4 * site)
     word = start
     while word < end:
         if load32(word) == UNWRITTEN and load8(word + distance) == 0:
             missing = 1
+            if used >> (word - start) & 15:
+                unread = 0
             if (how & 12) == 12:
                 store32(word, 0)
         if how & 4:
@@ -289,7 +310,8 @@ def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: in
         cta.MARKED = 1
     if (how & 8) == 0 or missing == 0:
         return host
-    store64(context.UNSEEN + site * 8, 1)
+    if unread == 0:
+        store64(context.UNSEEN + site * 8, 1)
     if how & 4:
         return host
     copied = context.SCRATCH + 4096

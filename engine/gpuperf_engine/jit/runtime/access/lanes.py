@@ -142,6 +142,11 @@ def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) ->
     """Record if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
     flag = context.UNSEEN + site * 8
     shadow = first + context.SHADOW
+    if load32(context.USED + 4 * site) != 4294967295:
+        while mask:
+            unseen(context, site, shadow + trailing_zeros(mask) * size, size, 0)
+            mask = mask & (mask - 1)
+        return 0
     while mask and load64(flag) == 0:
         lane = trailing_zeros(mask)
         lanes = trailing_zeros(~(mask >> lane))
@@ -153,7 +158,7 @@ def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) ->
             if (word - 72340172838076673) & ~word & -9187201950435737472:
                 store64(flag, 1)
             start += 8
-        unseen(context, site, start, end - start)
+        unseen(context, site, start, end - start, 0)
         mask = mask & ~(((1 << lanes) - 1) << lane)
     return 0
 

@@ -30,8 +30,10 @@ _DISCARDABLE = frozenset([ATOMIC, ASYNC_COPY, MBARRIER, CALL])
 _LISTS = frozenset([TENSOR, BULK_COPY, HINT])
 #: Per-thread instructions whose vectors of one element need braces.
 LISTED = frozenset(["spcompress", "spdecompress"])
-#: Instructions whose fragments of bits are in no floating-point registers (ptxas; others that move bits accept them).
+#: Instructions whose fragments of bits are in few kinds of registers (ptxas; others that move bits accept all).
 _PRODUCTS = frozenset(["mma", "wmma", "wgmma"])
+_INTEGERS = frozenset(["s8", "u8", "s4", "u4", "b1"])
+_EIGHTS = frozenset(["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
 #: Instructions that may read special registers.
 _READERS = frozenset(["mov", "cvt"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
@@ -171,6 +173,18 @@ def _holds_metadata(form: Form, slot: OperandSlot) -> bool:
     return form.effect is MATRIX and slot.register and any(item.vector > 1 for item in form.operands)
 
 
+def _holds_fragment(form: Form, slot: OperandSlot, register: ScalarType) -> bool:
+    """Whether ptxas accepts this kind of register, if the operand is a fragment of bits of a product: only registers of bits for
+    floating-point elements, except those of a byte in ``mma``."""
+    name = form.row.name
+    if not slot.braces or name not in _PRODUCTS or slot.type is None or not slot.type.is_bits:
+        return True
+    elements = {*form.modifiers, *form.modifiers.values()}
+    if elements & _INTEGERS:
+        return name != "wmma" or not register.is_float
+    return register.is_bits or (name == "mma" and bool(elements & _EIGHTS))
+
+
 def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
     kind, type, name = shape[0], slot.type, slot.name
     if kind == "minus":
@@ -192,8 +206,7 @@ def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
         return f"{name} must be an integer constant, found {explain(shape)}"
     if kind == "register":
         register = SCALAR_TYPES[shape[1]]
-        product = slot.braces and form.row.name in _PRODUCTS and type is not None and type.is_bits
-        if type is None or (agree(type, register, slot.wider) and not (product and register.is_float)):
+        if type is None or (agree(type, register, slot.wider) and _holds_fragment(form, slot, register)):
             return ""
         return f"{name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
     if kind == "sink":

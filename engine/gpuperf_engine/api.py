@@ -147,7 +147,7 @@ class Device(Runtime):
         )
         resources = self._assembled(kernel, plan.dynamic_shared)
         profile = build_profile(program, plan, observation, resources, start)
-        if profile.races and self.races == "error":
+        if self.races == "error" and profile.races:
             raise race_error(profile.kernel, profile.races)
         return profile
 

@@ -142,11 +142,9 @@ def test_resident_blocks_take_the_others_in_turn() -> None:
 
 
 def test_counts_do_not_depend_on_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpuperf_engine.simt import launch as launches
-
     seen = []
     for cores in (1, 4):
-        monkeypatch.setattr(launches, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda cores=cores: cores)
         done, by, profile = launch(3000, block=64)
         assert done.tolist() == [1] * 3000
         seen.append((by.tolist(), profile.thread_instructions, profile.cancelled_ctas, profile.opcodes))

@@ -41,15 +41,10 @@ def count(body: str, n: int = 100, device: ge.Device | None = None, **options: A
     plan = LaunchPlan(
         (options.pop("grid", GRID), 1, 1),
         (options.pop("block", BLOCK), 1, 1),
-        0,
-        0,
-        marshal(kernel, [address, np.uint32(n)], lambda argument: None),
-        1 << 40,
-        np.zeros(0, np.uint64),
-        options.pop("max_instructions", 10**8),
-        1,
-        False,
-        1,
+        parameters=marshal(kernel, [address, np.uint32(n)], lambda argument: None),
+        parameter_address=1 << 40,
+        symbols=np.zeros(0, np.uint64),
+        max_instructions=options.pop("max_instructions", 10**8),
     )
     wanted = slice_of(program, "control", None)
     return count_by_warp_classes(

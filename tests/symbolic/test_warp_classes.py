@@ -39,7 +39,14 @@ BLOCKS = [
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_every_thread_once(block: tuple[int, int, int]) -> None:
-    plan = LaunchPlan((2, 1, 3), block, 0, 0, b"", 0, np.array([], np.uint64), 1, 1, False, 1)
+    plan = LaunchPlan(
+        (2, 1, 3),
+        block,
+        parameters=b"",
+        parameter_address=0,
+        symbols=np.array([], np.uint64),
+        max_instructions=1,
+    )
     found: Counter[tuple[int, ...]] = Counter()
     for coordinates, box, lanes in warp_classes(plan):
         for point in itertools.product(*(range(low, high + 1) for low, high in box)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from ..simt.console import PRINTF_BYTES, Console
 from ..simt.counters import Observation
 from ..simt.launch import (
     MAX_INSTRUCTIONS,
-    Dim3,
     LaunchPlan,
+    LaunchShape,
     check_shape,
     host_threads,
     marshal,
@@ -49,6 +49,9 @@ from .options import RACES, RESOURCES, check_backend, check_name
 from .thresholds import Thresholds
 
 __all__ = ["Runtime"]
+
+
+_NO_SYMBOLS = np.zeros(0, np.uint64)
 
 
 class Backend(Protocol):
@@ -103,45 +106,30 @@ def _backend(name: str) -> Backend:
     return ReferenceBackend()
 
 
-class _Shape(NamedTuple):
-    """The shape of a launch; ``shared_bytes`` includes static and dynamic shared memory."""
-
-    grid: Dim3
-    block: Dim3
-    shared_bytes: int
-    cluster: Dim3
-    explicit_cluster: bool
-    cooperative: bool
-
-    @classmethod
-    def checked(
-        cls,
-        program: Program,
-        grid: object,
-        block: object,
-        shared_bytes: int,
-        cluster: object,
-        cooperative: bool,
-        largest_shared: int | None,
-    ) -> _Shape:
-        """The checked shape of a launch. Raises ``LaunchError``."""
-        # launches often repeat the previous shape; compared as text, since equal values of other types may be invalid
-        asked = repr((grid, block, shared_bytes, cluster, cooperative, largest_shared))
-        last = program.kernel.memo.get("shape")
-        if isinstance(last, tuple) and last[0] == asked:
-            known: _Shape = last[1]
-            return known
-        ctas, threads, total = check_shape(program, grid, block, shared_bytes, largest_shared)
-        ctas, together, explicit = check_cluster(program.kernel, ctas, cluster)
-        shape = cls(ctas, threads, total, together, explicit, cooperative)
-        program.kernel.memo["shape"] = asked, shape
-        return shape
-
-    def resident(self) -> int:
-        """The number of resident CTAs. Raises ``LaunchError``."""
-        return resident_ctas(
-            math.prod(self.grid), math.prod(self.block), self.cooperative, math.prod(self.cluster)
-        )
+def _shape_of(
+    program: Program,
+    grid: object,
+    block: object,
+    shared_bytes: int,
+    cluster: object,
+    cooperative: bool,
+    largest: int | None,
+) -> LaunchShape:
+    """The checked shape of a launch; ``largest``: the most shared memory of a block. Raises ``LaunchError``."""
+    # launches often repeat the previous shape; compared as text, since equal values of other types may be invalid
+    asked = repr((grid, block, shared_bytes, cluster, cooperative, largest))
+    last = program.kernel.memo.get("shape")
+    if isinstance(last, tuple) and last[0] == asked:
+        known: LaunchShape = last[1]
+        return known
+    ctas, threads, total = check_shape(program, grid, block, shared_bytes, largest)
+    ctas, together, explicit = check_cluster(program.kernel, ctas, cluster)
+    resident = resident_ctas(math.prod(ctas), math.prod(threads), cooperative, math.prod(together))
+    shape = LaunchShape(
+        ctas, threads, total, total - program.shared_static, together, explicit, cooperative, resident
+    )
+    program.kernel.memo["shape"] = asked, shape
+    return shape
 
 
 class Runtime(AddressedMemory):
@@ -219,7 +207,7 @@ class Runtime(AddressedMemory):
         program = self.program_of(kernel)
         demand = "control" if sampled else resolve_demand(demand, self.observe)
         self._becomes_current(kernel)
-        shape = _Shape.checked(program, grid, block, shared_bytes, cluster, cooperative, self.largest_shared)
+        shape = _shape_of(program, grid, block, shared_bytes, cluster, cooperative, self.largest_shared)
         observe = self._observed(demand, sampled, threads_of)
         budget = self.max_instructions
         if max_instructions is not None:
@@ -228,13 +216,12 @@ class Runtime(AddressedMemory):
         if not isinstance(args, bytes):
             self._name_by_parameter(kernel, args)
         symbols = self._addresses_of_symbols(program, cooperative)
-        resident = shape.resident()
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
         executed = self._contents.slice_for(program, demand, raw, symbols, name if keep else None)
         running = program if executed is None else reduced(program, executed)
         pointed = pointed_at(raw, self.memory)
-        alone = running.order_free and not cooperative and shape.cluster == (1, 1, 1)
-        several = running.order_free and not running.prints and shape.grid != (1, 1, 1)
+        alone = running.order_free and not cooperative and shape.cluster_ctas == 1
+        several = shape.ctas > 1 and running.order_free and not running.prints
         plan = self._plan(
             program,
             shape,
@@ -242,7 +229,6 @@ class Runtime(AddressedMemory):
             symbols,
             pointed,
             max_instructions=budget,
-            resident=resident,
             threads=host_threads() if several and "accesses" not in observe else 1,
             kept=choose_ctas(threads_of, shape.grid) if "threads" in observe else (),
             only_kept=sampled and alone,
@@ -308,14 +294,14 @@ class Runtime(AddressedMemory):
     def _inputs_now(
         self,
         program: Program,
-        shape: _Shape,
+        shape: LaunchShape,
         raw: bytes,
         symbols: NDArray[np.uint64],
         pointed: Sequence[Allocation],
     ) -> KeptInputs | None:
         if self.first_inputs is not None:
             sizes = shape.grid, shape.block, shape.cluster, shape.shared_bytes
-            threads = math.prod(shape.grid) * math.prod(shape.block)
+            threads = shape.ctas * shape.threads_per_cta
             return self.first_inputs.keep(self.memory, program, sizes, raw, symbols, pointed, threads)
         saved = None
         if self._inputs is not None:
@@ -357,6 +343,8 @@ class Runtime(AddressedMemory):
 
     def _addresses_of_symbols(self, program: Program, cooperative: bool) -> NDArray[np.uint64]:
         """Addresses of ``program.symbols``."""
+        if not program.symbols:
+            return _NO_SYMBOLS
         return np.array(
             [
                 0 if target is program.grid_workspace and not cooperative else self._symbols.address(target)
@@ -380,13 +368,12 @@ class Runtime(AddressedMemory):
     def _plan(
         self,
         program: Program,
-        shape: _Shape,
+        shape: LaunchShape,
         raw: bytes,
         symbols: NDArray[np.uint64],
         pointed: Sequence[Allocation],
         *,
         max_instructions: int,
-        resident: int,
         threads: int,
         kept: Sequence[int],
         only_kept: bool,
@@ -394,26 +381,19 @@ class Runtime(AddressedMemory):
         inputs: KeptInputs | None,
     ) -> LaunchPlan:
         """The plan of a launch for the backend; ``raw`` is the parameter buffer, ``pointed`` the allocations it points into."""
-        return LaunchPlan(
-            grid=shape.grid,
-            block=shape.block,
-            shared_bytes=shape.shared_bytes,
-            dynamic_shared=shape.shared_bytes - program.shared_static,
+        return LaunchPlan.of(
+            shape,
             parameters=raw,
             parameter_address=self._parameter_memory(program.kernel, raw),
             symbols=symbols,
             max_instructions=max_instructions,
-            resident=resident,
-            cooperative=shape.cooperative,
             threads=threads,
-            pointed_at=tuple((item.address, item.size) for item in pointed),
-            names=tuple(item.name for item in pointed),
+            pointed_at=tuple([(item.address, item.size) for item in pointed]),
+            names=tuple([item.name for item in pointed]),
             images=self._images_among(raw, symbols) if self.memory.images else (),
             kept=kept,
             only_kept=only_kept,
             describe=self._symbols.description,
-            cluster=shape.cluster,
-            explicit_cluster=shape.explicit_cluster,
             strict=self.strict,
             races=races,
             inputs=inputs,

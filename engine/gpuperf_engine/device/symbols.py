@@ -38,6 +38,9 @@ class Symbols:
         self._bound: dict[Variable, int] = {}
         #: first function address of each module
         self._functions: dict[Module, int] = {}
+        symbols = weakref.proxy(self)
+        #: ``describe`` without a reference to the device, for profiles, which may outlive it
+        self.description: Callable[[int], str] = lambda address: str(symbols.describe(address))
 
     def check_room(self, module: Module) -> None:
         """Raises ``LaunchError`` if the module's variables do not fit, used or not: a driver refuses to load it then
@@ -120,12 +123,6 @@ class Symbols:
             if rest == 0 and 0 <= index < len(module.functions):
                 return list(module.functions.values())[index]
         return None
-
-    @property
-    def description(self) -> Callable[[int], str]:
-        """``describe`` without a reference to the device, for profiles, which may outlive it."""
-        symbols = weakref.proxy(self)
-        return lambda address: str(symbols.describe(address))
 
     def describe(self, address: int) -> str:
         """A description of an address for messages."""

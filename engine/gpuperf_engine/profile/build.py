@@ -66,22 +66,16 @@ def build_profile(
     ``resources``: those to report, ``None`` for estimated ones; ``started``: the ``time.perf_counter()`` at which the analysis began;
     ``times``: the number of launches whose sum the counters are; ``same``: as in ``LaunchRecord``.
     """
-    executed, kernel = observation.executed, program.kernel
+    executed = observation.executed
     return Profile.counting(
-        partial(_counted, program, observation),
-        kernel=kernel.name,
-        path=kernel.module.path,
-        target=kernel.module.target,
-        version=kernel.module.version,
-        address_size=kernel.module.address_size,
+        partial(_counted, program, plan, observation, resources),
+        **program.once(_text),
         grid=plan.grid,
         block=plan.block,
         cluster=plan.cluster,
         cancelled_ctas=observation.cancelled,
         launches=times,
         demand="values" if executed is None else executed.demand,
-        resources=resources or Resources(_registers(program), plan.shared_bytes, program.local_bytes),
-        static_instructions=program.static_instructions,
         observed_footprint=observation.footprint,
         observed_values=observation.values,
         observed_proofs=observation.proven,
@@ -90,21 +84,31 @@ def build_profile(
         method=observation.method,
         method_reason=observation.method_reason,
         remarks=observation.remarks,
-        notes=(
-            *kernel.module.notes,
-            *plan.console.notes,
-            *_notes_of_accesses(program, plan, observation),
-            *(race.message for race in observation.races),
-        ),
+        notes=_all_notes(program, plan, observation),
         races=observation.races,
         printed=plan.console.text,
         seconds=0.0 if started is None else time.perf_counter() - started,
     )
 
 
+def _text(program: Program) -> Mapping[str, object]:
+    """The fields that follow from the text of a program."""
+    kernel = program.kernel
+    return {
+        "kernel": kernel.name,
+        "path": kernel.module.path,
+        "target": kernel.module.target,
+        "version": kernel.module.version,
+        "address_size": kernel.module.address_size,
+        "static_instructions": program.static_instructions,
+    }
+
+
 @uncollected
-def _counted(program: Program, observation: Observation) -> Mapping[str, object]:
-    """The fields of a profile that are sums of counters."""
+def _counted(
+    program: Program, plan: LaunchPlan, observation: Observation, resources: Resources | None
+) -> Mapping[str, object]:
+    """The fields of a profile that are sums of counters, and its resources."""
     table, totals = program.once(_Table), count_opcodes(program, observation)
     counters = Columns.counters(observation).tolist()
     sites = site_profiles(program, observation)
@@ -117,6 +121,7 @@ def _counted(program: Program, observation: Observation) -> Mapping[str, object]
     )
     by_line, by_source_line = table.lines(observation)
     return {
+        "resources": resources or Resources(_registers(program), plan.shared_bytes, program.local_bytes),
         "share_executed": ran / max(1, every),
         "slice_share": sliced / max(1, every),
         "thread_instructions": every,
@@ -239,15 +244,16 @@ def _block(block: BasicBlock, program: Program) -> tuple[str, int, str, int, int
     )
 
 
-def _notes_of_accesses(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
-    """One note per instruction that violated a rule, and per memory instruction that read uninitialised bytes."""
-    if not (observation.breaches or observation.notes or observation.uninitialized):
-        return ()
-    instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
-    return (
-        *notes_of(program, plan, observation),
-        *(f"{item.span}: {item.opcode} reads uninitialised memory" for item in instructions),
-    )
+def _all_notes(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
+    """The notes of the module and of the launch: one per instruction that violated a rule, one per memory instruction that read
+    uninitialised bytes, and one per race."""
+    notes = (*program.kernel.module.notes, *plan.console.notes)
+    if observation.breaches or observation.notes or observation.uninitialized or observation.races:
+        instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
+        notes += notes_of(program, plan, observation)
+        notes += (*(f"{item.span}: {item.opcode} reads uninitialised memory" for item in instructions),)
+        notes += (*(race.message for race in observation.races),)
+    return notes
 
 
 def notes_of(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:

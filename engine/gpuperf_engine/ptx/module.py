@@ -126,7 +126,7 @@ class Function:
     @property
     def param_bytes(self) -> int:
         """Size of the parameter buffer of an entry in bytes."""
-        return max((param.offset + param.size for param in self.params), default=0)
+        return self.params[-1].offset + self.params[-1].size if self.params else 0
 
     def symbol(self, name: str) -> Any:
         """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module on the current device: the one that was

@@ -35,6 +35,8 @@ class Console:
     @property
     def text(self) -> str:
         """The text, with bytes that are not UTF-8 as ``\\xNN``."""
+        if not self._pieces:
+            return ""
         return b"".join(self._pieces).decode("utf-8", "backslashreplace")
 
     @property

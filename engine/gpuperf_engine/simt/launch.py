@@ -34,6 +34,7 @@ __all__ = [
     "Dim3",
     "Inputs",
     "LaunchPlan",
+    "LaunchShape",
     "check_shape",
     "dim3",
     "marshal",
@@ -97,25 +98,57 @@ class Inputs(Protocol):
 
 
 @dataclass(frozen=True)
-class LaunchPlan:
-    """The properties of a launch that backends need in addition to the program.
+class LaunchShape:
+    """The shape of a launch, and the numbers that follow from it.
 
-    ``parameters`` is the kernel's parameter buffer, ``parameter_address`` its address in device memory; ``symbols`` (uint64) the
-    device addresses of ``Program.symbols``; ``shared_bytes`` static + dynamic; ``resident`` the number of resident CTAs of the
-    deterministic schedule; ``threads`` the number of host threads that may run CTAs of order-free programs.
+    ``shared_bytes`` is static + dynamic; ``cluster`` the CTAs of a cluster along each axis, and ``explicit_cluster`` whether launch or
+    kernel specifies it; ``resident`` the number of resident CTAs of the deterministic schedule.
     """
 
     grid: Dim3
     block: Dim3
-    shared_bytes: int
-    dynamic_shared: int
+    shared_bytes: int = 0
+    dynamic_shared: int = 0
+    cluster: Dim3 = (1, 1, 1)
+    explicit_cluster: bool = False
+    cooperative: bool = False
+    resident: int = 1
+    ctas: int = field(init=False, repr=False)
+    threads_per_cta: int = field(init=False, repr=False)
+    warps_per_cta: int = field(init=False, repr=False)
+    cluster_ctas: int = field(init=False, repr=False)
+    #: clusters of the grid along each axis
+    clusters: Dim3 = field(init=False, repr=False)
+    #: the maximum number of resident CTAs, if resident ones wait for others
+    most_resident: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # not properties: a launch reads them more often than it has a new shape
+        threads, size = math.prod(self.block), math.prod(self.cluster)
+        x, y, z = (count // one for count, one in zip(self.grid, self.cluster))
+        self.__dict__.update(
+            ctas=math.prod(self.grid),
+            threads_per_cta=threads,
+            warps_per_cta=-(-threads // 32),
+            cluster_ctas=size,
+            clusters=(x, y, z),
+            most_resident=max(self.resident, COOPERATIVE_THREADS // threads // size * size),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchPlan(LaunchShape):
+    """The properties of a launch that backends need in addition to the program.
+
+    ``parameters`` is the kernel's parameter buffer, ``parameter_address`` its address in device memory; ``symbols`` (uint64) the
+    device addresses of ``Program.symbols``; ``threads`` the number of host threads that may run CTAs of order-free programs.
+    """
+
     parameters: bytes
     parameter_address: int
     symbols: NDArray[np.uint64]
     max_instructions: int
-    resident: int
-    cooperative: bool
-    threads: int
+    threads: int = 1
     #: (address, size) of the allocations that arguments point into, in order of address
     pointed_at: tuple[tuple[int, int], ...] = ()
     #: their names, in the same order
@@ -130,9 +163,6 @@ class LaunchPlan:
     console: Console = field(default_factory=Console, compare=False)
     #: describes an address in messages
     describe: Callable[[int], str] = field(default=hex, compare=False)
-    #: CTAs of a cluster along each axis, and whether launch or kernel specifies that shape
-    cluster: Dim3 = (1, 1, 1)
-    explicit_cluster: bool = False
     #: how violations of rules that today's GPUs tolerate are reported (``isa.rules.STRICTNESS``)
     strict: str = "note"
     #: whether races are detected
@@ -140,37 +170,13 @@ class LaunchPlan:
     #: memory contents before the launch, if these are observed
     inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
-    # not cached: before Python 3.12 cached properties take a lock, which costs more than the computation
-    @property
-    def ctas(self) -> int:
-        x, y, z = self.grid
-        return x * y * z
-
-    @property
-    def cluster_ctas(self) -> int:
-        x, y, z = self.cluster
-        return x * y * z
-
-    @property
-    def most_resident(self) -> int:
-        """The maximum number of resident CTAs, if resident ones wait for others."""
-        size = self.cluster_ctas
-        return max(self.resident, COOPERATIVE_THREADS // self.threads_per_cta // size * size)
-
-    @property
-    def clusters(self) -> Dim3:
-        """Clusters of the grid along each axis."""
-        x, y, z = (count // size for count, size in zip(self.grid, self.cluster))
-        return x, y, z
-
-    @property
-    def threads_per_cta(self) -> int:
-        x, y, z = self.block
-        return x * y * z
-
-    @property
-    def warps_per_cta(self) -> int:
-        return -(-self.threads_per_cta // 32)
+    @classmethod
+    def of(cls, shape: LaunchShape, *, console: Console, **fields: object) -> LaunchPlan:
+        """The plan of a launch of a shape, with these of its other fields. The constructor, which sets the fields of a frozen class
+        one by one, takes three times as long."""
+        plan = object.__new__(cls)
+        plan.__dict__.update(shape.__dict__, console=console, **fields)
+        return plan
 
 
 def dim3(value: object, what: str, limits: Dim3) -> Dim3:
@@ -304,21 +310,22 @@ def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) 
     return ctas
 
 
-def host_threads() -> int:
-    """Cores ÷ xdist workers, at least one."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") or 1)
-    return max(1, _cores() // max(1, workers))
-
-
 @lru_cache(maxsize=1)
-def _cores() -> int:
-    """The cores that this process may use, at the first call."""
+def host_threads() -> int:
+    """Cores that this process may use ÷ xdist workers, at least one; as of the first call."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") or 1)
     try:
-        return len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
     except AttributeError:
-        return os.cpu_count() or 1
+        cores = os.cpu_count() or 1
+    return max(1, cores // max(1, workers))
 
 
+#: Python's floats as a parameter of a type
+_FLOATS = {
+    name: struct.Struct(form)
+    for name, form in {"f16": "<e", "f32": "<f", "b32": "<f", "f64": "<d", "b64": "<d"}.items()
+}
 #: the address of an argument that represents device memory, or ``None`` for other arguments
 AddressOf = Callable[[object], int | None]
 
@@ -456,21 +463,13 @@ def _python_int(param: Variable, value: int) -> bytes:
 
 
 def _python_float(param: Variable, value: float) -> bytes:
-    types: dict[str, type[np.floating[Any]]] = {
-        "f32": np.float32,
-        "f64": np.float64,
-        "f16": np.float16,
-        "b32": np.float32,
-        "b64": np.float64,
-    }
-    dtype = types.get(param.type.name)
-    if dtype is None:
+    packed = _FLOATS.get(param.type.name)
+    if packed is None:
         raise LaunchError(f"a Python float for a .{param.type} parameter; pass a NumPy scalar")
-    with np.errstate(over="ignore"):
-        number = dtype(value)
-    if math.isfinite(value) and not np.isfinite(number):
-        raise LaunchError(f"{value!r} does not fit .{param.type}")
-    return bytes(number.tobytes())
+    try:
+        return packed.pack(value)
+    except OverflowError:
+        raise LaunchError(f"{value!r} does not fit .{param.type}") from None
 
 
 def pointed_at(parameters: bytes, memory: Memory) -> tuple[Allocation, ...]:

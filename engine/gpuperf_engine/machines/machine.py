@@ -49,7 +49,7 @@ class Machine:
     compute_capability: tuple[int, int]
     sm_count: int
     clock_mhz: float
-    #: The clock while the tensor cores are busy; ``None``: ``clock_mhz``.
+    #: The clock while the tensor cores are busy, whose power lowers it; ``None``: ``clock_mhz``.
     tensor_clock_mhz: float | None
     sub_partitions: int
     issue_rate: float

@@ -22,7 +22,7 @@ else:
 
     engine = _Engine()
 
-__all__ = ["NAME", "engine", "is_machine_code_counted", "parse"]
+__all__ = ["NAME", "engine", "is_machine_code_counted", "parse", "wrong_tools"]
 
 NAME = "gpuperf_engine"
 """The module that ``engine`` stands for."""
@@ -37,6 +37,16 @@ def is_machine_code_counted(judge: str) -> bool:
     except EngineError:
         return False
     return True
+
+
+def wrong_tools() -> str:
+    """The error if a variable such as ``GPUPERF_PTXAS`` names no program; empty if there is no such error, or if a program is missing
+    without that."""
+    try:
+        engine.machine_code_tools()
+    except EngineError as error:
+        return str(error) if error.message.startswith("GPUPERF_") else ""
+    return ""
 
 
 @lru_cache(maxsize=32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from .._engine import wrong_tools
 from ..core.fingerprint import same_work
 from ..core.metric import MACHINE, Metric, Table
 from ..core.records import Entry, MachineEntry, Row
@@ -26,7 +27,7 @@ def not_judged(target: str, new: Entry, old: Entry, judge: str, uncounted: str =
     if was is None:
         return "the reference holds no machine code"
     if now is None:
-        lines = [line.strip() for line in uncounted.splitlines()] or [_MISSING]
+        lines = [line.strip() for line in (uncounted or wrong_tools() or _MISSING).splitlines()]
         # what happened, and what to do
         return f"machine code was not counted: {'; '.join(dict.fromkeys([lines[0], lines[-1]]))}"
     return other_assembler(target, new, old) if judge == "auto" else ""

@@ -96,7 +96,8 @@ def _compiler(wanted: str) -> _Nvcc | Nvrtc:
         try:
             return _Nvcc(find_tool("nvcc"))
         except MachineError:
-            if wanted == "nvcc":
+            # A variable that names no program is an error, not a reason to compile with another one.
+            if wanted == "nvcc" or os.environ.get("GPUPERF_NVCC"):
                 raise
     return find_nvrtc()
 

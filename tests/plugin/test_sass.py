@@ -168,4 +168,8 @@ def test_a_missing_program_is_a_message(
 ) -> None:
     monkeypatch.setenv("GPUPERF_PTXAS", str(tmp_path / "none"))
     found, _, errors = run(capsys, walk, "--target", "rtx-3090")
-    assert found == NOT_JUDGED and "cannot run" in errors and "No such file" in errors
+    assert found == NOT_JUDGED
+    assert (
+        f"GPUPERF_PTXAS names a file that does not exist: {tmp_path / 'none'}" in errors
+        and "unset it" in errors
+    )

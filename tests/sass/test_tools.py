@@ -78,6 +78,29 @@ def test_missing_programs_say_what_to_install(nothing: Path) -> None:
         tools.find_tool("nvdisasm")
 
 
+@pytest.mark.parametrize("name", ["ptxas", "nvdisasm", "nvcc"])
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [("none", "a file that does not exist"), ("", "a folder"), ("text", "a file that cannot be executed")],
+)
+def test_a_variable_that_names_no_program_is_said(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str, problem: str
+) -> None:
+    """Even if the program would be found elsewhere."""
+    script(nothing / "path" / name, "")
+    (nothing / "text").write_text("no program", encoding="utf-8")
+    path, variable = str(nothing / given), f"GPUPERF_{name.upper()}"
+    monkeypatch.setenv(variable, path)
+    with pytest.raises(ge.MachineError) as raised:
+        tools.find_tool(name)
+    message, looked, hint = (line.strip() for line in str(raised.value).splitlines())
+    assert message == f"{variable} names {problem}: {path}"
+    assert looked.startswith(f"looked for {name} only there")
+    assert hint.startswith(f"set {variable} to the path of {name} itself, or unset it")
+    monkeypatch.delenv(variable)
+    assert tools.find_tool(name).path == str(nothing / "path" / name)
+
+
 def test_programs_are_found_in_the_order_of_the_page(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wheel:
         submodule_search_locations = (str(nothing / "wheel"),)
@@ -243,8 +266,9 @@ def test_programs_that_do_not_say_their_version_are_told_apart(
 
 def test_a_program_that_is_none(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (nothing / "text").write_text("not a program")
+    (nothing / "text").chmod(0o755)
     monkeypatch.setenv("GPUPERF_PTXAS", str(nothing / "text"))
-    with pytest.raises(ge.MachineError, match=r"cannot run .*text: Permission denied"):
+    with pytest.raises(ge.MachineError, match=r"cannot run .*text: Exec format error"):
         assemble(kernel(), "sm_89")
 
 

@@ -55,6 +55,8 @@ def find_tool(name: str) -> Tool:
         "nvdisasm": os.environ.get("GPUPERF_NVDISASM"),
         "nvcc": os.environ.get("GPUPERF_NVCC"),
     }
+    if chosen[name]:
+        _check_chosen(name, chosen[name] or "")
     path = chosen[name] or shutil.which(name) or _in_toolkit(name) or _in_wheel(name)
     if not path:
         raise MachineError(
@@ -65,6 +67,27 @@ def find_tool(name: str) -> Tool:
             hint=f"pip install 'pytest-gpuperf[nvcc]', or set CUDA_HOME, or GPUPERF_{name.upper()} to the program",
         )
     return _asked(name, path, _stamp(path))
+
+
+def _check_chosen(name: str, path: str) -> None:
+    """Raises ``MachineError`` unless the path in ``$GPUPERF_PTXAS`` (and so on) is that of a program, or a name on the search path."""
+    if shutil.which(path):
+        return
+    variable = f"GPUPERF_{name.upper()}"
+    if os.path.isdir(path):
+        problem = "a folder"
+    elif os.path.exists(path):
+        problem = "a file that cannot be executed"
+    else:
+        problem = "a file that does not exist"
+    raise MachineError(
+        f"{variable} names {problem}: {shortened(path)}",
+        details=[
+            f"looked for {name} only there, because the variable is set; it was not looked for anywhere else"
+        ],
+        hint=f"set {variable} to the path of {name} itself, or unset it: then {name} is looked for on the PATH, in $CUDA_HOME/bin, "
+        "in $CUDA_PATH/bin and among the installed wheels",
+    )
 
 
 def _in_toolkit(name: str) -> str | None:

@@ -9,6 +9,7 @@ import pytest
 from cases import SMALL, execute
 
 import gpuperf_engine as ge
+from gpuperf_engine.sass.code import counted_code
 from tests.support import head, needs_assembler
 
 pytestmark = needs_assembler
@@ -227,6 +228,27 @@ def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:
     for machine in machines[{"sm_75": 0, "sm_80": 1, "sm_90": 2}[target] :]:
         code = ge.machine_code(profile, machine)
         assert "run" in code.ways, (machine, code.notes)  # so only if the bytes are the same
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])
+def test_halves_among_the_parameters_and_what_the_launch_tells(target: str) -> None:
+    """``HADD2.F32 R3, -RZ, c[0x0] [0x17c].H0_H0``, ``SGXT.W``, and special registers in constant bank 0."""
+    body = (
+        ".visible .entry k(.param .u64 out, .param .b16 half)\n{\n.reg .b64 %q<4>; .reg .b32 %r<12>; .reg .b16 %h; .reg .pred %p;\n"
+        "ld.param.u64 %q1, [out]; ld.param.b16 %h, [half]; mov.u32 %r1, %tid.x; mad.wide.u32 %q1, %r1, 32, %q1;\n"
+        "cvt.f32.f16 %r2, %h; mul.f32 %r2, %r2, 0f40400000; szext.wrap.u32 %r3, 0xabcdef, %r1; szext.wrap.s32 %r4, %r1, 3;\n"
+        "mov.u32 %r5, %dynamic_smem_size; mov.u32 %r6, %nsmid; mov.u64 %q2, %gridid; mov.u32 %r7, %warpid;\n"
+        "st.global.v4.u32 [%q1], {%r2, %r3, %r4, %r5};\n"
+        "st.global.v2.u32 [%q1+16], {%r6, %r7}; st.global.u64 [%q1+24], %q2; ret;\n}\n"
+    )
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    out = device.zeros((64, 8), np.uint32)
+    kernel = ge.parse(head("8.7", target) + body, path="k.ptx")["k"]
+    profile = device.launch(kernel, 1, 64, [out, np.float16(1.25)], shared_bytes=48)
+    assert out.numpy()[40, :4].tolist() == [np.float32(3.75).view(np.uint32), 0xABCDEF & 0xFF, 0, 48]
+    assert out.numpy()[3, 2] == 3 and out.numpy()[4, 2] == 0xFFFFFFFC
+    code = counted_code(profile, target)
+    assert (code.ways, code.residue, code.notes) == ("flow and run", 0.0, ())
 
 
 def test_products_of_bits() -> None:

@@ -472,6 +472,12 @@ def _s2r(op: Op, to: Writer) -> None:
         to.put(op.operands[0], "0")
     elif name == "SR_SWINHI":
         to.put(op.operands[0], "256")
+    elif name == "SR_LMEMHIOFF":  # the lowest address that the stack may reach
+        to.put(op.operands[0], "0")
+    elif name == "SR_VIRTID":
+        to.put(op.operands[0], to.r("shl.b32", to.r("mov.u32", "%warpid"), 8))
+    elif name == "SR_VIRTCFG":
+        to.put(op.operands[0], to.r("shl.b32", to.r("mov.u32", "%nwarpid"), 8))
     elif name in _SPECIAL:
         to.put(op.operands[0], to.r("mov.u32", _SPECIAL[name]))
     else:

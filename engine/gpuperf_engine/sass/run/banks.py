@@ -20,7 +20,8 @@ class Bank:
     ``cluster``: the cluster shape; ``inverse``: 1 / cluster shape in single precision; ``ctas``: the number of CTAs of a cluster;
     ``clusters``: the shape of the grid in clusters; ``registers``: ``%envreg0``; the next two hold the address of the workspace with
     which a grid synchronises; ``reserved``: the address of the shared memory that cooperative groups use
-    (``%reserved_smem_offset_1``). With ``indexed``, the last six are bases of indexed loads."""
+    (``%reserved_smem_offset_1``); ``dynamic``: the size of dynamic shared memory; ``sms``: ``%nsmid``; ``number``: ``%gridid``. With
+    ``indexed``, those from ``cluster`` to ``dynamic`` are bases of indexed loads."""
 
     parameters: int
     block: int
@@ -35,6 +36,9 @@ class Bank:
     clusters: int | None = None
     registers: int = 0x88
     reserved: int = 0x124
+    dynamic: int = 0x2C
+    sms: int = 0x10C
+    number: int = 0x30
     indexed: bool = False
     windows: tuple[tuple[int, int], ...] = ((0x18, 0x100), (0x20, 0x200))
 
@@ -63,7 +67,7 @@ NEW = Bank(
     0x380, 0x360, 0x370, 0x37C, 0x358,
     pointer=0x348, explicit=0x36C, cluster=0x2A0, inverse=0x2B0, ctas=0x2CC, clusters=0x2C0,
     registers=0x250,
-    reserved=0x27C, indexed=True,
+    reserved=0x27C, dynamic=0x2AC, sms=0x2D0, number=0x140, indexed=True,
     windows=((0x2F8, 0x200),),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .floats import COMPARES
-from .operands import Immediate, Operand, Predicate, Register
+from .operands import Constant, Immediate, Operand, Predicate, Register
 from .writer import NotRun, Op, Writer, opcodes
 
 __all__: list[str] = []
@@ -39,7 +39,11 @@ def _merged(sources: Sequence[Operand | None]) -> list[Operand | None]:
 
 def _half_to_single(op: Op, to: Writer, target: Operand | None, sources: Sequence[Operand | None]) -> None:
     """``HADD2.F32 R0, -RZ, R1.H0_H0``: the lower half of a sum as a single; ``ptxas`` adds −0."""
-    if op.base != "HADD2" or "BF16_V2" in op or not all(isinstance(item, Register) for item in sources):
+    if (
+        op.base != "HADD2"
+        or "BF16_V2" in op
+        or not all(isinstance(item, Register | Constant) for item in sources)
+    ):
         raise NotRun(f"{op.item.text} is not known here")
     halves = [to.h("cvt.u16.u32", _pair_of_halves(to, item)) for item in sources]
     to.put(target, to.r("add.rn.f32", *(to.r("cvt.f32.f16", half) for half in halves)))

@@ -467,9 +467,13 @@ def _prmt(op: Op, to: Writer) -> None:
 
 @opcodes("SGXT")
 def _sgxt(op: Op, to: Writer) -> None:
-    op.allow("U32")
+    op.allow("U32", "W")
     target, a, count = op.operands
-    to.put(target, to.r(f"bfe.{'u32' if 'U32' in op else 's32'}", to.word(a), 0, to.word(count)))
+    kind = "u32" if "U32" in op else "s32"
+    if "W" in op:
+        to.put(target, to.r(f"szext.wrap.{kind}", to.word(a), to.word(count)))
+    else:
+        to.put(target, to.r(f"bfe.{kind}", to.word(a), 0, to.word(count)))
 
 
 @opcodes("BMSK")

@@ -345,7 +345,8 @@ def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
 
 
 def _syncs(node: Node, graph: Graph) -> bool:
-    return graph.listing.instructions[node.block.end - 1].base == "WARPSYNC" and node.next is not None
+    last = graph.listing.instructions[node.block.end - 1]
+    return last.base == "WARPSYNC" and not last.predicate and node.next is not None
 
 
 def _until(

@@ -206,6 +206,11 @@ class Translator:
             return to.r("add.s32", "%STACK", self.stack)
         if where.memory <= offset < where.memory + 8:
             return "0"
+        if offset == where.sms:
+            return to.r("mov.u32", "%nsmid")
+        if where.number <= offset < where.number + 8:
+            number = to.q("mov.u64", "%gridid")
+            return to.high(number) if offset > where.number else to.low(number)
         for start, upper in where.windows:
             if offset in (start, start + 4):
                 return str(upper if offset > start else 0)
@@ -223,6 +228,8 @@ class Translator:
             return str(_RESERVED // 2) if self.number >= 90 else to.r("and.b32", end, -16)
         if offset == where.ctas:
             return to.r("mov.u32", "%cluster_nctarank")
+        if offset == where.dynamic:
+            return to.r("sub.s32", to.r("mov.u32", "%dynamic_smem_size"), self.shared)
         names = (
             (where.cluster, "cluster_nctaid"),
             (where.inverse, "cluster_nctaid"),
@@ -517,7 +524,7 @@ class Translator:
         """``WARPSYNC``: the named lanes continue together if all of them are on this path. Outside all regions the whole warp may
         reconverge behind it; if it is on this path already, it does not matter which lanes are named."""
         to = self.to
-        if to.guard or not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
+        if not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
             raise NotRun(f"{item.opcode} is not known here")
         named = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
         mask = to.fresh("r")

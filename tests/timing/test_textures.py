@@ -11,9 +11,9 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.errors import Unsupported
 from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.profile.images import NOTE
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
-from gpuperf_engine.timing.launch.textures import NOTE
 
 WIDTH, HEIGHT = 64, 32
 

@@ -147,6 +147,7 @@ FILES = {
         "tensor",
         "fetch",
         "limits",
+        "images",
         "core",
     ),
 }

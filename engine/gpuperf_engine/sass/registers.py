@@ -11,6 +11,7 @@ from .run.operands import Address, Constant, Operand, Predicate, Register, read_
 
 __all__ = [
     "COPIES",
+    "IMAGES",
     "PREDICATES",
     "REGISTERS",
     "TENSOR_PRODUCTS",
@@ -29,6 +30,11 @@ _UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
 COPIES = frozenset(["UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF"])
 #: Products on tensor memory.
 TENSOR_PRODUCTS = frozenset(["UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"])
+#: Instructions on textures and surfaces, without queries.
+IMAGES = frozenset(["TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SUATOM", "SURED"])
+#: Fetches, whose results are in two operands.
+_FETCHES = frozenset(["TEX", "TLD", "TLD4", "TXD", "TXQ"])
+_SHAPE = re.compile(r"(ARRAY_)?([123])D(_ARRAY)?$")
 _ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
 
 _NO_RESULT = frozenset([
@@ -101,7 +107,7 @@ def _accesses(text: str) -> Accesses:
         if isinstance(operand, Predicate):
             _predicate(operand, writes)
         elif isinstance(operand, Register) and not operand.is_zero:
-            writes += _numbers(operand, _result_width(item))
+            writes += _numbers(operand, _result_width(item, place))
     slot = 0
     for place, operand in enumerate(operands):
         if place in results:
@@ -121,6 +127,8 @@ def _accesses(text: str) -> Accesses:
                     width = 2 if "64" in part.words or _is_wide(item, part) else 1
                     if base in COPIES:
                         width = _described(item, place)
+                    elif base in IMAGES:
+                        width = _coordinates(item)
                     deciding += _numbers(part, width)
                     if not part.uniform:
                         sources.append(Source(slot, part.number, width))
@@ -189,6 +197,8 @@ def _results(base: str, operands: list[Operand | None]) -> frozenset[int]:
         return frozenset((0, 1))
     if base == "FCHK":
         return frozenset((0,))
+    if base in _FETCHES:
+        return frozenset((0, 1))
     results: list[int] = []
     written = False
     for place, operand in enumerate(operands):
@@ -235,15 +245,17 @@ def _is_pair(words: list[str], base: str) -> bool:
     return base in _PAIRS or (base in _INTEGERS and not {"64", "S64", "U64"}.isdisjoint(words))
 
 
-def _result_width(item: Decoded) -> int:
+def _result_width(item: Decoded, place: int) -> int:
     words, base = item.opcode.split("."), item.base
+    if base in _FETCHES:
+        return _components(item) - 2 if place == 0 else min(2, _components(item))
     if matrix := _matrix(item):
         return matrix[3]
     if base == "LDTM":
         return fragment_of(item)
     if base in ("LDSM", "MOVM"):
         return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
-    if base.startswith(("LD", "ATOM", "TEX", "TLD")) or base == "ULDC":
+    if base.startswith(("LD", "ATOM")) or base in ("ULDC", "SULD", "SUATOM"):
         return next((WIDTHS[word] for word in words if word in WIDTHS), 1)
     if base == "CS2R":
         return 1 if "32" in words else 2
@@ -256,13 +268,31 @@ def _result_width(item: Decoded) -> int:
     return 1
 
 
+def _components(item: Decoded) -> int:
+    """The components of a texel that a fetch returns, by the mask that is its last operand (``0x5``); four without one."""
+    mask = item.operands[-1]
+    return int(mask, 16).bit_count() if mask.startswith("0x") else 4
+
+
+def _coordinates(item: Decoded) -> int:
+    """The registers of the first operand with coordinates of a texture or surface. With ``SCR``, at most two are in one operand."""
+    words = item.opcode.split(".")
+    shape = next((found for text in (*item.operands, *words) if (found := _SHAPE.match(text))), None)
+    if shape is None:
+        return 1
+    count = int(shape[2]) + bool(shape[1] or shape[3])
+    return min(2, count) if "SCR" in words else count
+
+
 def _source_width(item: Decoded, slot: int) -> int:
     words, base = item.opcode.split("."), item.base
     if matrix := _matrix(item):
         return matrix[slot] if slot < 3 else 1
     if base == "STTM":
         return fragment_of(item)
-    if base.startswith("ST"):
+    if base in _FETCHES or (base in IMAGES and slot == 0):
+        return _coordinates(item) if slot == 0 else 1
+    if base.startswith("ST") or base == "SUST":
         return next((WIDTHS[word] for word in words if word in WIDTHS), 1)
     if _is_pair(words, base):
         return 2

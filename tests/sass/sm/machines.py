@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from gpuperf_engine.jit.ir.sm_records import END
@@ -16,7 +18,9 @@ from gpuperf_engine.sass.sm.streams import Class, Classes
 from gpuperf_engine.sass.sm.waits import waits_of
 
 __all__ = [
+    "NO_IMAGES",
     "TOY",
+    "Images",
     "access",
     "arrives",
     "asks",
@@ -56,6 +60,19 @@ TOY = SmNumbers(
     cta_rate=1.0,
 )  # fmt: skip
 _REUSE = 105 + 17
+
+
+@dataclass(frozen=True)
+class Images:
+    """Fields of ``Memory`` of the same names."""
+
+    texel: int = 4
+    fetched: float = 0.0
+    stored: float = 0.0
+    image_share: float = 1.0
+
+
+NO_IMAGES = Images()
 
 
 def decoded(texts: list[str]) -> Listing:
@@ -100,10 +117,11 @@ def run(
     filled: int = 0,
     drawn: bool = False,
     together: bool = False,
+    images: Images = NO_IMAGES,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
     ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory; ``filled``: sectors (bits) of each line
-    that are written in part; ``drawn`` and ``together``: as in ``Memory``."""
+    that are written in part; ``drawn`` and ``together``: as in ``Memory``, and so are ``images``."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -119,7 +137,8 @@ def run(
     memory = Memory(
         l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,), row_rate=row_rate, rows=(1.0,),
         partial_rate=partial_rate, filled=(np.full(max(1, lines), filled, np.uint8),),
-        drawn=drawn, together=together,
+        drawn=drawn, together=together, texel=images.texel, fetched=images.fetched, stored=images.stored,
+        image_share=images.image_share,
     )  # fmt: skip
     operations = Operations(graph, numbers)
     operations.change(changed or {})

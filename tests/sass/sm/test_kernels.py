@@ -317,3 +317,55 @@ def test_what_is_touched_once_comes_from_dram_whatever_the_shape_of_ctas(block: 
     machine = load_machine("a100-sxm-80gb")
     least = 2 * 4 * wide * tall / machine.dram_bytes_per_cycle(machine.dram_sustained_mixed)
     assert found.bounds["dram"] == pytest.approx(machine.microseconds(least, 0.0), rel=0.01)
+
+
+#: TIMES times: the lanes of a warp add to a word of shared memory, whose mbarrier they all wait for
+ASYNC_SUMS = """.version 8.1
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+.reg .b32 %r<12>; .reg .b64 %q<4>; .reg .pred %p<4>;
+.shared .align 8 .b64 full;
+.shared .align 8 .b8 room[512];
+ld.param.u64 %q1, [out]; mov.u32 %r3, %tid.x; setp.eq.u32 %p1, %r3, 0;
+mov.u32 %r1, room; mov.u32 %r2, full; shl.b32 %r4, %r3, SHIFT; add.u32 %r4, %r1, %r4; mov.u32 %r5, 0;
+st.shared.b32 [%r4], 0;
+@%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+bar.sync 0;
+mapa.shared::cluster.u32 %r6, %r4, 0; mapa.shared::cluster.u32 %r7, %r2, 0; mov.u32 %r8, 0; mov.b64 %q2, 1;
+L:
+@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 32*SIZE;
+ADD
+W:
+mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], %r5;
+@!%p2 bra W;
+xor.b32 %r5, %r5, 1; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, TIMES;
+@%p3 bra L;
+ld.shared.u32 %r9, [%r4]; mul.wide.u32 %q3, %r3, 4; add.u64 %q1, %q1, %q3; st.global.u32 [%q1], %r9;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("kind", "size"), [("add.u32", 4), ("inc.u32", 4), ("add.u64", 8)])
+def test_red_async_tells_its_mbarrier_of_its_bytes(kind: str, size: int) -> None:
+    """Phases that depend on each other take as long as those of ``st.async``, and at least the signal and its answer."""
+    value = "%q2" if size == 8 else "16"
+    forms = {
+        "red": f"red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.{kind} [%r6], {value}, [%r7];",
+        "st": f"st.async.weak.mbarrier::complete_tx::bytes.shared::cluster.b{8 * size} [%r6], {value}, [%r7];",
+    }
+    took = {}
+    for name, add in forms.items():
+        for times in (16, 48):
+            text = ASYNC_SUMS.replace("ADD", add).replace("SHIFT", str(size.bit_length() - 1))
+            text = text.replace("SIZE", str(size)).replace("TIMES", str(times))
+            device = ge.Device(races="off")
+            profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 32, [device.zeros(32, np.uint32)])
+            found = ge.estimate(profile, "h100-sxm", model="simulation")
+            assert found.model == "simulation", found.notes
+            took[name, times] = found.cycles
+    steps = {name: (took[name, 48] - took[name, 16]) / 32 for name in forms}
+    assert steps["red"] == pytest.approx(steps["st"], rel=0.02)
+    assert steps["red"] >= load_machine("h100-sxm").latencies["shared"]

@@ -27,6 +27,7 @@ __all__ = [
     "Code",
     "Copy",
     "Event",
+    "Image",
     "Kind",
     "Limits",
     "Line",
@@ -97,7 +98,8 @@ class Change:
 class Kind:
     """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``,
     ``TRANSFER``: a bulk or tensor copy; from ``TENSOR`` on, ``tcgen05``: products, copies to tensor memory, ``commit``, loads and
-    stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; from ``INIT`` on, operations on mbarriers, the last: ``st.async``."""
+    stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; ``IMAGE``: a texture or surface; from ``INIT`` on, operations on
+    mbarriers, the last: ``st.async`` and ``red.async``."""
 
     (
         PLAIN,
@@ -119,6 +121,7 @@ class Kind:
         TENSOR_WAIT,
         ALLOCATE,
         DEALLOCATE,
+        IMAGE,
         SHARED,
         SHUFFLE,
         LOAD,
@@ -133,7 +136,13 @@ class Kind:
         TEST,
         COPIES_SIGNAL,
         DATA_SIGNAL,
-    ) = range(33)
+    ) = range(34)
+
+
+class Image:
+    """Bits of the argument of an instruction on a texture or surface: it fetches texels, stores them, or both at once in L2."""
+
+    FETCH, STORE, ATOMIC = 1, 2, 4
 
 
 class Tensor:
@@ -527,7 +536,22 @@ class Sm(Record):
     DRAWN = U64(_L1 + 16)
     # by CTA: the sectors that its loads read from L2; 0 if they are not counted
     READS = U64(_L1 + 24)
-    BYTES = _L1 + 32
+    _IMAGES = _L1 + 32
+    # textures and surfaces: bytes of a texel; 1/256 clock for a quad of lanes; how many clocks a hit takes, and a miss longer than one
+    # in L1; in 1/65536: sectors that a lane fetches from L2, and stores there, and the share of both that DRAM moves; what is left of
+    # these numbers; when the last instruction started, and for how long the unit was busy (1/256)
+    TEXEL = U64(_IMAGES)
+    QUAD_COST = U64(_IMAGES + 8)
+    LATENCY_TEX = U64(_IMAGES + 16)
+    FETCH_SHARE = U64(_IMAGES + 24)
+    STORE_SHARE = U64(_IMAGES + 32)
+    IMAGE_SHARE = U64(_IMAGES + 40)
+    FETCHED_LEFT = U64(_IMAGES + 48)
+    STORED_LEFT = U64(_IMAGES + 56)
+    FAR_LEFT = U64(_IMAGES + 64)
+    IMAGED = U64(_IMAGES + 72)
+    IMAGE_BUSY = U64(_IMAGES + 80)
+    BYTES = _IMAGES + 88
 
 
 class Limits(Record):

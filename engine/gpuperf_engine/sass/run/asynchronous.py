@@ -4,7 +4,7 @@ that would wait."""
 from __future__ import annotations
 
 from ..listing import Decoded
-from ..registers import COPIES, TENSOR_PRODUCTS, WIDTHS
+from ..registers import COPIES, IMAGES, TENSOR_PRODUCTS, WIDTHS
 from .operands import Address, Operand, Predicate, Register, read_operand
 from .writer import NotRun, Writer, opcode_row
 
@@ -43,6 +43,8 @@ def recorded(item: Decoded) -> list[tuple[int, str]]:
         return [(2, "word")]
     if item.base == "UTCBAR":  # the last operand is the mask of a multicast
         return [(0, "mbarrier"), (len(item.operands) - 1, "value")]
+    if item.base in IMAGES:
+        return [(0, "image")]
     if data_bytes(item):
         return [(0, "mbarrier"), (0, "value")]
     if item.base not in ("SYNCS", "ARRIVES") or "CCTL" in item.opcode:
@@ -52,14 +54,17 @@ def recorded(item: Decoded) -> list[tuple[int, str]]:
 
 
 def data_bytes(item: Decoded) -> int:
-    """The bytes of a lane that ``st.async`` stores (``STAS.64 [R6.64], R4``); 0 for other instructions."""
-    return 4 * WIDTHS.get(item.opcode.partition(".")[2], 1) if item.base == "STAS" else 0
+    """The bytes of a lane that ``st.async`` stores (``STAS.64 [R6.64], R4``) or ``red.async`` changes (``REDAS.INC [R2.64], R4``); 0
+    for other instructions."""
+    if item.base not in ("STAS", "REDAS"):
+        return 0
+    return 4 * next((WIDTHS[word] for word in item.opcode.split(".") if word in WIDTHS), 1)
 
 
 def following(where: Operand | None) -> Operand | None:
     """The register after that of an address."""
     if not isinstance(where, Address) or len(where.parts) != 1 or where.offset:
-        raise NotRun("an address of st.async that is not known here")
+        raise NotRun("an address of st.async or red.async that is not known here")
     first = where.parts[0]
     return Address((Register(first.uniform, first.number + 1),), 0)
 
@@ -113,6 +118,8 @@ def without_waiting(item: Decoded, to: Writer) -> bool:
     base = item.base
     if base in ("HGMMA", "IGMMA", "QGMMA", "BGMMA", "LDTM"):
         raise NotRun("its control flow or addresses depend on results of products")
+    if base in IMAGES:
+        raise NotRun("its control flow or addresses depend on what textures or surfaces hold")
     row = opcode_row(item)
     if row is None:
         return False

@@ -8,6 +8,7 @@ from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..registers import (
     COPIES,
+    IMAGES,
     PREDICATES,
     REGISTERS,
     TENSOR_PRODUCTS,
@@ -235,6 +236,8 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         behind.read(guard, _bits(accesses.reads))
     elif base in TENSOR_PRODUCTS:
         behind.read(guard, _types_of(item))
+    elif base in IMAGES and guard:
+        behind.read(guard, _guard_bits(guard))
 
 
 def _types_of(item: Decoded) -> int:

@@ -65,8 +65,8 @@ _BEGINNING = 1 << 31
 class Site:
     """A recorded access: the position of its instruction, the operand with the address, and the state space. ``mbarrier`` and
     ``value``: the address of an arrival or a test, and its operand; ``copy``: the fields of a copy; ``word``: an operand of a
-    ``tcgen05`` instruction; ``generic``: global or shared memory, depending on the upper words of the addresses, which ``window``
-    records."""
+    ``tcgen05`` instruction; ``image``: a texture or surface, of which only the active lanes are recorded; ``generic``: global or
+    shared memory, depending on the upper words of the addresses, which ``window`` records."""
 
     position: int
     operand: int
@@ -178,6 +178,11 @@ class _Tracing(Translator):
             value = read_operand(item.operands[operand]) if described is None else described[1]
             held = to.r("mov.b32", OFF)
             to.do(f"mov.b32 {held}, {to.word(value)}")
+            to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
+            return
+        if space == "image":
+            held = to.r("mov.b32", OFF)
+            to.do(f"mov.b32 {held}, 0")
             to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
             return
         if space == "value":

@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from ...jit import cache
 from ...profile.build import LaunchRecord
+from ...profile.images import image_traffic
 from ...results import Resources
 from ..assemble import assemble
 from ..resources import resources_of
@@ -59,6 +60,7 @@ def timed_launch(
         kernel.name,
         kernel.module.text,
         repr((plan.grid, plan.block, plan.cluster, plan.dynamic_shared, plan.parameters)),
+        repr(image_traffic(record)),
         repr((numbers, resident, shared_per_cta, warm, sorted((changed or {}).items()))),
     )
     known = cache.read(name)

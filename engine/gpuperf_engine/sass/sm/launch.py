@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import Kind, Op
 from ...profile.build import LaunchRecord
+from ...profile.images import ImageTraffic, image_traffic
 from ...results import LINE_BYTES as _LINE
 from ...results import SECTOR_BYTES as _SECTOR
 from ...results import Resources
@@ -32,11 +33,6 @@ from .waits import Wait, caused_by, waits_of
 from .window import Window, window_of
 
 __all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
-
-#: Opcodes of units that are not simulated.
-_UNKNOWN = frozenset([
-    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "REDAS",
-])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +251,11 @@ class Traced:
             else:
                 found.append(self._scattered(number, resident * numbers.sm_count))
         copies = self._copies(numbers, resident)
+        images = self._images(numbers)
         footprint = sum(one.once_of_all for one in found if one is not None) * _SECTOR + copies.footprint(
             plan.ctas
         )
+        footprint += images.read + images.written
         kept = footprint <= numbers.l2_kept
         left = 0.0
         if warm:
@@ -288,6 +286,8 @@ class Traced:
             share = copies.share(item, kept, plan.ctas) * (1.0 - left)
             copied.append(share)
             moved[item.way in (1, 2)] += share * item.sectors * item.count
+        moved[False] += images.read * (1.0 - left) / (_SECTOR * plan.ctas)
+        moved[True] += images.written * (1.0 - left) / (_SECTOR * plan.ctas)
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
         mix = min(1.0, lesser / numbers.fully_mixed)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
@@ -295,7 +295,16 @@ class Traced:
         return Memory(
             l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind),
             numbers.row_rate * part, tuple(rows), numbers.partial_rate * part, filled_of(classes, plan.ctas, found),
+            texel=images.texel, fetched=images.missed * images.texel / _SECTOR, stored=images.new * images.texel / _SECTOR,
+            image_share=1.0 - left,
         )  # fmt: skip
+
+    def _images(self, numbers: SmNumbers) -> ImageTraffic:
+        """The traffic of textures and surfaces. Raises ``NotRun`` if the machine has no texture units."""
+        traffic = image_traffic(self.record)
+        if traffic is not None and not {"tex"} <= numbers.lanes.keys() & numbers.latencies.keys():
+            raise NotRun("the description of the machine lacks lanes.tex or latency.tex")
+        return traffic or ImageTraffic()
 
     def _rows(
         self, number: int, group: Group, share: float, numbers: SmNumbers, running: int, kept: bool
@@ -355,6 +364,7 @@ class Traced:
             "lsu": float(seen.lsu_clocks),
             **_parts_of_lsu(operations, seen),
             "tensor": max(bounds.get("tensor", 0.0), seen.tensor_clocks),
+            "tex": max(bounds.get("tex", 0.0), seen.image_clocks),
             "fetch": float(seen.fetch_clocks),
             "l2": max(
                 seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
@@ -464,12 +474,6 @@ def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
 def _traced(record: LaunchRecord, assembly: Assembly) -> Traced:
     kernel = record.program.kernel
     graph = build_graph(disassemble(assembly), kernel.name)
-    unknown = sorted(
-        {item.base for block in sorted(graph.reached) for item in graph.instructions(graph.blocks[block])}
-        & _UNKNOWN
-    )
-    if unknown:
-        raise NotRun(f"the units of {', '.join(unknown)} are not simulated")
     tracer = kernel.memo.get((Tracer, assembly.architecture, assembly.tool))
     if not isinstance(tracer, Tracer):
         tracer = kernel.memo[Tracer, assembly.architecture, assembly.tool] = Tracer(kernel, assembly, graph)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import FRACTION, NONE, Kind, Op, Tensor
+from ...jit.ir.sm_records import FRACTION, NONE, Image, Kind, Op, Tensor
 from ...jit.ir.sm_records import Block as BlockRecord
 from ...machines.expansion import expansion_of
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
-from ..registers import COPIES, TENSOR_PRODUCTS, WIDTHS, Accesses, accesses_of, fragment_of
+from ..registers import COPIES, IMAGES, TENSOR_PRODUCTS, WIDTHS, Accesses, accesses_of, fragment_of
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
 from ..run.writer import NotRun
@@ -191,6 +191,8 @@ class Operations:
         numbers, unit = self.numbers, unit_of(item, self.numbers.architecture)
         if unit == "lsu" or unit == "tma":
             return _PIPES.index("lsu"), NONE, 1
+        if item.base in IMAGES:  # the texture units are simulated apart
+            return _PIPES.index("tex"), NONE, 1
         if item.base in _TENSOR:  # issued, but not executed, by the sub-partition
             return _PIPES.index("uniform"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
@@ -230,6 +232,8 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
         return (Kind.LOCAL_LOAD if base in LOADS else Kind.LOCAL_STORE), latencies["l1"], _words(item)
     if space is not None:
         return (Kind.LOAD if base in LOADS else Kind.STORE), latencies["l1"], _words(item)
+    if base in IMAGES:
+        return Kind.IMAGE, 1, _of_image(item)
     if base in ("LDGDEPBAR", "UTMACMDFLUSH"):
         return Kind.COMMIT, 1, 0
     if base == "DEPBAR" and len(item.operands) == 2:
@@ -253,6 +257,13 @@ def _words(item: Decoded) -> int:
     if item.base in ("LDSM", "STSM"):
         return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
     return next((count for name, count in WIDTHS.items() if name in words), 1)
+
+
+def _of_image(item: Decoded) -> int:
+    """What an instruction on a texture or surface does, as bits of ``Image``."""
+    if item.base in ("SUATOM", "SURED"):
+        return Image.FETCH | Image.STORE | Image.ATOMIC
+    return Image.STORE if item.base == "SUST" else Image.FETCH
 
 
 def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | None:
@@ -279,7 +290,7 @@ def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | N
         return Kind.TRANSFER, 1, 0
     if base == "ARRIVES":
         return Kind.COPIES_SIGNAL, 1, 0
-    if base == "STAS":
+    if base in ("STAS", "REDAS"):
         return Kind.DATA_SIGNAL, numbers.latencies["shared"], 1
     if base == "SYNCS" and words[1] in _TOLD:
         kind = _TOLD[words[1]]

@@ -36,6 +36,8 @@ def read_sectors(
     plan, classes = traced.record.plan, traced.classes
     if classes.cluster > 1 or (classes.copying is not None and classes.copying.named.kind_count):
         raise NotRun("bulk copies, and CTAs of clusters, share L1 in ways that are not simulated")
+    if any(group.space == "image" for group in classes.groups):
+        raise NotRun("the layout of textures and surfaces is not published")
     sms, numbers = numbers.sm_count, traced.used(numbers)
     resident = min(resident, traced.ctas_of_sm(numbers))
     most = min(

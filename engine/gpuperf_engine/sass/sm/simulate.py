@@ -43,6 +43,8 @@ __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 _STALLS, _MORE_STALLS = 16, 4096
 #: Products of a warp (m16n8k8 in half precision), in lanes, that compute a column of D in 128 lanes from 32 bytes of each row of A.
 _COLUMN = 64
+#: Lanes that a texture unit takes together.
+_QUAD = 4
 #: The first of the random numbers.
 _SEED = 1
 #: A clock that no simulation reaches.
@@ -58,7 +60,9 @@ class Memory:
     ``rows``: by group, the share of its rows that the SM opens itself. ``partial_rate``: sectors per clock that stores of the SM can
     write in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them.
     ``drawn``: whether L1 evicts a random line instead of the least recently used one; ``together``: whether the lines of all classes
-    have the same numbers, so that CTAs share what is in L1, and stores are kept there."""
+    have the same numbers, so that CTAs share what is in L1, and stores are kept there. Textures and surfaces: ``texel``: bytes;
+    ``fetched`` and ``stored``: sectors that a lane fetches from L2 and stores there; ``image_share``: the share of both that DRAM
+    moves."""
 
     l1_lines: int
     l2_rate: float
@@ -73,6 +77,10 @@ class Memory:
     filled: tuple[NDArray[np.uint8], ...] = ()
     drawn: bool = False
     together: bool = False
+    texel: int = 0
+    fetched: float = 0.0
+    stored: float = 0.0
+    image_share: float = 1.0
 
     @property
     def partial_clocks(self) -> float:
@@ -98,9 +106,9 @@ class Simulated:
     flight; ``ended``: the end of the last warp; ``finished``: the end of each CTA, and ``progress`` the instructions issued until
     then; ``issued``: by position of the instruction; ``resident_clocks``: clocks that warps were resident, summed; ``moved``: clocks
     of the LSU that all sub-partitions share, by position; ``tensor_clocks``: clocks in which the tensor core executed ``tcgen05``
-    products; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks in which code was fetched. ``skipped``: CTAs
-    skipped because waves repeat; only ``skipped_cycles`` includes them. ``reads``: the sectors that the loads of each CTA read from
-    L2; whole waves are then not skipped."""
+    products; ``image_clocks``: clocks of the texture units; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks
+    in which code was fetched. ``skipped``: CTAs skipped because waves repeat; only ``skipped_cycles`` includes them. ``reads``: the
+    sectors that the loads of each CTA read from L2; whole waves are then not skipped."""
 
     cycles: int
     ended: int
@@ -119,6 +127,7 @@ class Simulated:
     row_clocks: float
     lsu_clocks: int
     tensor_clocks: float
+    image_clocks: float
     fetch_clocks: int
     skipped: int
     skipped_cycles: int
@@ -257,7 +266,8 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
         Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
         Sm.REQUEST_CLOCKS: numbers.tma_clocks, Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.SPREAD: numbers.spread, Sm.SLICES: numbers.slices,
-        Sm.LATENCY_TENSOR: latencies.get("tcgen05", 0),
+        Sm.LATENCY_TENSOR: latencies.get("tcgen05", 0), Sm.LATENCY_TEX: latencies.get("tex", 0),
+        Sm.QUAD_COST: round(_QUAD / (numbers.parts * numbers.lanes.get("tex", 1.0)) * (1 << FRACTION)),
         Sm.LATENCY_PAIR: latencies.get("tcgen05_pair", latencies.get("tcgen05", 0)),
         Sm.COLUMN_COST: round(_COLUMN / (numbers.parts * numbers.lanes.get("tensor", 1.0)) * (1 << FRACTION)),
     }  # fmt: skip
@@ -279,6 +289,10 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.MIXED: round(256 * memory.mixed),
         Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.TOGETHER: int(memory.together),
+        Sm.TEXEL: memory.texel,
+        Sm.FETCH_SHARE: round(65536 * memory.fetched),
+        Sm.STORE_SHARE: round(65536 * memory.stored),
+        Sm.IMAGE_SHARE: round(65536 * memory.image_share),
     }
 
 
@@ -360,6 +374,7 @@ def _simulated(
         row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
         lsu_clocks=max(busy),
         tensor_clocks=mean_of(Sm.TENSOR_BUSY) / (1 << FRACTION),
+        image_clocks=mean_of(Sm.IMAGE_BUSY) / (1 << FRACTION),
         # Lines prefetched beyond the end of the last warp do not count.
         fetch_clocks=min(most_of(Sm.FETCHING) >> FRACTION, most_of(Sm.ENDED)),
         skipped=int(sms[0, Sm.SKIPPED // 8]),

@@ -33,6 +33,7 @@ _SPACES = {
     "copy": 5,
     "generic": 6,
     "word": 7,
+    "image": 8,
 }
 _MOST_CLASSES = 6
 #: Groups of accesses that are distinguished; the last one stands for all further ones.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...errors import NotObserved
 from ...machines.machine import Machine
 from ...profile.build import LaunchRecord
+from ...profile.images import NOTE, ImageTraffic, image_traffic
 from ...results import Resources
 from .allocation import allocate
 from .caches import SECTOR
@@ -16,7 +17,6 @@ from .contention import contention
 from .inputs import MemoryTraffic, TimingInput
 from .registers import operand_reads
 from .site_traffic import Site, mean_waits, memory_traffic, observed_sites
-from .textures import NOTE, ImageTraffic, image_traffic
 from .warp_path import PathBuilder
 
 __all__ = ["launch_key", "timing_input"]

@@ -11,6 +11,7 @@ from ...machines.machine import Machine
 from ...machines.occupancy import WARP_SIZE, Occupancy, occupancy
 from ...machines.targets import assembled_for
 from ...profile.build import LaunchRecord
+from ...profile.images import NOTE, image_traffic
 from ...ptx.syntax import Instruction
 from ...results import Estimate, Resources, StalledInstruction
 from ...sass.assemble import instructions_of
@@ -134,7 +135,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
         waves=record.plan.ctas / (resident.ctas_per_sm * machine.sm_count),
         assembler=assembler,
         model_revision=REVISION,
-        notes=_notes(timed, assembler),
+        notes=_notes(timed, assembler) + ((NOTE,) if image_traffic(record) else ()),
         stalled=_stalled(record, timed),
         l2_read_sectors=timed.reads,
     )

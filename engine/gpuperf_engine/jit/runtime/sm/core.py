@@ -28,6 +28,7 @@ from ..intrinsics import fill, load16, load32, load64, store64
 from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
 from .choice import sm_again, sm_choose
 from .fetch import sm_enter, sm_fetch
+from .images import sm_image
 from .memory import sm_forget, sm_memory
 from .stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step, sm_waited
 from .tensor import (
@@ -410,6 +411,10 @@ def sm_issue(sm: Sm, part: int) -> int:
         ready = now + 1
     elif kind == Kind.TRANSFER:
         sm_transfer(sm, warp, now)
+    elif kind == Kind.IMAGE:
+        ready = sm_image(sm, warp, op, now)
+        # each sub-partition holds one instruction that waits for the texture units
+        until = sm.IMAGED
     elif kind >= Kind.TENSOR:
         ready = sm_tensor(sm, part, warp, op, now)
     elif kind == Kind.COMMIT:

@@ -77,7 +77,7 @@ def sm_words_fit(most: Limits, kind: int, place: int) -> int:
         return sm_signals_fit(most, place)
     if kind == Kind.TRANSFER:
         return sm_copy_fits(most, place)
-    if kind == Kind.TENSOR or kind == Kind.ALLOCATE:
+    if kind == Kind.TENSOR or kind == Kind.ALLOCATE or kind == Kind.IMAGE:
         place += 4
     elif kind >= Kind.SHARED and kind != Kind.SHUFFLE:
         if kind == Kind.COPY:

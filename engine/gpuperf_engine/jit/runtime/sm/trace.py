@@ -140,6 +140,22 @@ def sm_named(words: int, lanes: int) -> int:
     return named
 
 
+def sm_quads(words: int) -> int:
+    """Of an access to an image: the quads of lanes that are active, active lanes · 2⁸."""
+    found = 0
+    lane = 0
+    while lane < 32:
+        active = 0
+        part = 0
+        while part < 4:
+            if load32(words + 4 * (lane + part)) != END:
+                active += 1
+            part += 1
+        found += (active > 0) + (active << 8)
+        lane += 4
+    return found
+
+
 def sm_first(words: int) -> int:
     """The word of the lowest active lane; ``END`` without one."""
     lane = 0
@@ -252,15 +268,18 @@ def sm_turns(words: int) -> int:
 
 
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
-    """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an
-    mbarrier, 4 the value of an mbarrier operation, 5 a copy, 6 generic, 7 a word), the words of a lane, the group, and flags: 1
-    for an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 32 for a store, 64 if registers are packed only if all
-    lanes access the same word, 128 if the data do not come from L1."""
+    """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an mbarrier,
+    4 the value of an mbarrier operation, 5 a copy, 6 generic, 7 a word, 8 an image), the words of a lane, the group, and flags: 1 for
+    an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 32 for a store, 64 if registers are packed only if all lanes
+    access the same word, 128 if the data do not come from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, load8(site + 3), out)
     if space == 7:
         store32(out, sm_first(words))
+        return out + 4
+    if space == 8:
+        store32(out, sm_quads(words))
         return out + 4
     if space == 4:  # part of the preceding signal
         return out

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...isa.effects import SURFACE, TEXTURE
-from ...machines.common import common
-from ...profile.build import LaunchRecord
-from ...profile.opcodes import lanes_on
+from ..isa.effects import SURFACE, TEXTURE
+from ..machines.common import common
+from .build import LaunchRecord
+from .opcodes import lanes_on
 
 __all__ = ["NOTE", "ImageTraffic", "image_traffic"]
 
@@ -21,11 +21,14 @@ NOTE = "textures and surfaces: every texel is assumed to be read from memory at 
 
 @dataclass(frozen=True, slots=True)
 class ImageTraffic:
-    """Bytes read and written, and the share of fetches (0 to 1) of texels that were not read before."""
+    """Bytes read and written; the shares (0 to 1) of fetches of texels that were not read before, and of stores of texels that were
+    not written before; and bytes of a texel."""
 
     read: int = 0
     written: int = 0
     missed: float = 0.0
+    new: float = 0.0
+    texel: int = 0
 
 
 def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
@@ -45,4 +48,7 @@ def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
     texel = max((texel for texel, _ in record.plan.images), default=int(common("textures.texel")))
     room = sum(size for _, size in record.plan.images) or texel * max(fetched, stored)
     read, written = min(fetched * texel, room), min(stored * texel, room)
-    return ImageTraffic(read, written, read / (fetched * texel) if fetched else 0.0)
+    missed, new = (
+        part / (count * texel) if count else 0.0 for part, count in ((read, fetched), (written, stored))
+    )
+    return ImageTraffic(read, written, missed, new, texel)

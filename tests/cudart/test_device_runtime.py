@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.cudart.codes import CudaError
 from gpuperf_engine.cudart.device_runtime import linked
 from gpuperf_engine.cudart.launches import prepared
+from gpuperf_engine.cudart.registration import ptx_of
 from gpuperf_engine.cudart.state import State
 from gpuperf_engine.machines.machine import load_machine
+from tests.binaries.build import entry, fatbin
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is mapped on Linux only")
 
@@ -148,6 +151,28 @@ def test_copies_fills_and_memory():
     # the copy, then the fill; every function returns cudaSuccess
     assert words_of(state, "to") == [7, 0x02020202, 0x02020202, 0]
     assert all(words_of(state, "kept")[::2])
+
+
+@pytest.mark.parametrize("target", ["a100-sxm-80gb", "rtx-5090"])
+def test_the_runtime_that_nvcc_links_is_left_out(capfd, target):
+    """``libcudadevrt`` of CUDA 13 holds machine code for each GPU, and PTX for the newest one (here ``sm_120``)."""
+    name = "__cudaCDP2GetParameterBufferV2"
+    own = f""".version 8.8
+.target sm_120
+.address_size 64
+.visible .func (.param .b64 r) {name}(.param .b64 f, .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s)
+{{ st.param.b64 [r], 0; ret; }}
+.visible .entry fill() {{ ret; }}
+"""
+    code = [entry(b"code", kind=2, architecture=number) for number in (80, 120)]
+    state = State(ge.Device(history=0), load_machine(target))
+    with pytest.raises(CudaError) as left_out:
+        ptx_of(fatbin(*code, entry(own.encode(), architecture=120)), state, "app")
+    assert (left_out.value.code, left_out.value.message, capfd.readouterr().err) == (209, "", "")
+    assert ptx_of(fatbin(entry(NESTED.encode())), state, "app") == (
+        NESTED,
+        "sm_80",
+    )  # it calls the function only
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ wait for its children. They are executed in order, each with all launches that f
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Sequence
 from ctypes import Structure, c_uint, c_uint64
 
@@ -15,11 +16,13 @@ from ..errors import LaunchError
 from ..ptx.linking import link
 from ..ptx.module import Module
 
-__all__ = ["COPY", "FILL", "PARAMETERS", "Record", "linked", "take_records"]
+__all__ = ["COPY", "FILL", "PARAMETERS", "Record", "is_device_runtime", "linked", "take_records"]
 
 #: bytes of parameters that a kernel launch may have, and of the fields before them
 PARAMETERS, _HEAD = 4096, 64
 _RECORDS = 16384
+#: a definition, not a declaration
+_OWN = re.compile(r"\.func[^;{]*\b__cudaCDP2GetParameterBufferV2\b[^;{]*\{")
 #: in place of a function: copies and fills
 COPY, FILL = 0, 1
 _TAIL = 3
@@ -39,6 +42,11 @@ class Record(Structure):
         ("unused", c_uint64 * 2),
         ("parameters", c_uint64 * (PARAMETERS // 8)),
     ]
+
+
+def is_device_runtime(text: str) -> bool:
+    """Whether a text is CUDA's own device runtime (``libcudadevrt``), in place of which ``linked`` takes this one."""
+    return _OWN.search(text) is not None
 
 
 def linked(texts: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from ..ptx.retarget import retargeted
 from .call_paths import object_at
 from .calls import function, say
 from .codes import CudaError
-from .device_runtime import linked
+from .device_runtime import is_device_runtime, linked
 from .state import State
 
 __all__ = [
@@ -66,9 +66,7 @@ class Library:
         for item in data:
             try:
                 found.append(ptx_of(item, self.state, name))
-            except (
-                CudaError
-            ) as error:  # CUDA's own device runtime has no PTX; a kernel that calls it gets an error later
+            except CudaError as error:  # CUDA's own device runtime, or an image that nothing may need
                 lacking = error
         if not found:
             raise lacking
@@ -83,6 +81,8 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
     if best is None:
         code = [image.target for image in images if image.kind == "machine code"]
         standing = stand_in(readable, code, state.machine)
+        if standing is not None and is_device_runtime(readable[standing[1]].text):
+            raise CudaError(209)
         if standing is not None:
             return _in_place(state, name, readable[standing[1]].text, *standing)
         held = (
@@ -103,6 +103,8 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
             f"{name} has no PTX that runs on {state.machine.id}: it has {held}; compile with "
             f"-gencode arch=compute_{capability},code=compute_{capability}, or choose another --target",
         )
+    if is_device_runtime(readable[best].text):
+        raise CudaError(209)
     return readable[best].text, best
 
 

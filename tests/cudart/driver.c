@@ -28,6 +28,9 @@ int cuArray3DCreate_v2(handle *, const void *), cuArrayCreate_v2(handle *, const
 int cuMipmappedArrayCreate(handle *, const void *, unsigned), cuMipmappedArrayGetLevel(handle *, handle, unsigned), cuMipmappedArrayDestroy(handle), cuMemcpy3D_v2(const void *);
 int cuTensorMapEncodeTiled(void *, int, unsigned, void *, void *, void *, void *, void *, int, int, int, int), cuTensorMapReplaceAddress(void *, void *);
 int cuStreamBeginCapture_v2(handle, int), cuStreamEndCapture(handle, handle *), cuGraphInstantiateWithFlags(handle *, handle, address), cuGraphLaunch(handle, handle);
+int cuGraphGetNodes(handle, handle *, size_t *), cuGraphNodeGetType(handle, int *), cuGraphAddKernelNode_v2(handle *, handle, handle *, size_t, void *);
+int cuGraphExecKernelNodeSetParams_v2(handle, handle, void *), cuGraphAddNode_v2(handle *, handle, handle *, void *, size_t, void *);
+int cuStreamGetCaptureInfo_v3(handle, int *, address *, handle *, handle **, void **, size_t *);
 int cuGetProcAddress_v2(const char *, void **, int, address, int *), cuGetErrorName(int, const char **), cuGetErrorString(int, const char **);
 int cuOccupancyMaxPotentialBlockSize(int *, int *, handle, void *, size_t, int);
 int cuLinkCreate_v2(unsigned, int *, void **, handle *), cuLinkAddData_v2(handle, int, void *, size_t, const char *, unsigned, int *, void **);
@@ -330,6 +333,37 @@ static void works(char *ptx)
     OK(cuGraphLaunch(executable, stream));
     OK(cuMemcpyDtoH_v2(host, data, 256));
     IS(host[0] == 115 && host[32] == 115);
+    /* nodes: two that were captured, a kernel by its packed arguments, and a copy as a node of any kind */
+    {
+        handle nodes[4], *before;
+        unsigned copied[32];
+        size_t count = 4;
+        int type;
+        OK(cuGraphGetNodes(graph, nodes, &count));
+        IS(count == 2);
+        OK(cuGraphNodeGetType(nodes[1], &type));
+        IS(type == 1);
+        struct { address data; int value; } packed = {data + 128, 3};
+        size_t bytes = 12;
+        void *extra[] = {(void *)1, &packed, (void *)2, &bytes, 0};
+        struct { handle function; unsigned shape[6], shared; void **arguments, **extra; handle kernel, context; } given = {
+            0, {1, 1, 1, 32, 1, 1}, 0, 0, extra, again};
+        OK(cuGraphAddKernelNode_v2(&nodes[2], graph, nodes + 1, 1, &given));
+        struct { int type, reserved[3], flags, unused; handle context; struct { size_t x, y, z, level; int kind; void *host; address device; handle array; void *unused; size_t pitch, height; } from, to; size_t width, height, depth, rest[9]; } copy = {
+            .type = 1, .from = {.kind = 2, .device = data + 128}, .to = {.kind = 1, .host = copied}, .width = 128, .height = 1, .depth = 1};
+        OK(cuGraphAddNode_v2(&nodes[3], graph, nodes + 2, 0, 1, &copy));
+        OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+        OK(cuGraphLaunch(executable, stream));
+        IS(copied[0] == 121); /* 117 is copied before 4 is added */
+        packed.value = 10;
+        OK(cuGraphExecKernelNodeSetParams_v2(executable, nodes[2], &given));
+        OK(cuGraphLaunch(executable, stream));
+        IS(copied[0] == 130);
+        OK(cuStreamGetCaptureInfo_v3(stream, &type, 0, 0, &before, 0, &count));
+        IS(type == 0);
+        OK(launch(again, 1, data, -5, stream)); /* 115 again */
+        OK(cuMemcpyDtoDAsync_v2(data + 128, data, 128, stream));
+    }
     OK(cuLibraryUnload(library));
     OK(cuStreamDestroy_v2(stream));
     WANT(cuStreamSynchronize_ptsz(stream), 400);

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any
 
-from . import arrays, driver, events, graphs, launches, memory, properties, registration, settings, sharing  # noqa: F401
+from . import driver  # noqa: F401 - it imports the modules of all functions
 from .build import names
 from .calls import DRIVER, bound
 from .registration import Registrations

@@ -29,7 +29,6 @@ _INSTEAD = (
     ("Graphics|GL|EGL|Vdpau|D3D", "there are no graphics APIs; allocate with cudaMalloc"),
     ("Multicast", "there is one device; its memory is written by plain stores"),
     ("GreenCtx|DevSm|DevResource", "the device is not divided; use its primary context"),
-    ("Conditional", "graphs run every node once; branch in a kernel"),
 )  # fmt: skip
 #: operand of ``RESUME`` (see ``dis``)
 _AFTER_YIELD_FROM = 2

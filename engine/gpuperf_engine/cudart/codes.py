@@ -37,7 +37,9 @@ _CODES = {
     209: ("cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"),
     218: ("cudaErrorInvalidPtx", "a PTX JIT compilation failed"),
     301: ("cudaErrorFileNotFound", "file not found"),
+    304: ("cudaErrorOperatingSystem", "OS call failed or operation not supported on this OS"),
     400: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
+    401: ("cudaErrorIllegalState", "the operation cannot be performed in the present state"),
     500: ("cudaErrorSymbolNotFound", "named symbol not found"),
     600: ("cudaErrorNotReady", "device not ready"),
     700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
@@ -58,6 +60,12 @@ _CODES = {
     801: ("cudaErrorNotSupported", "operation not supported"),
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
     901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
+    902: ("cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"),
+    910: (
+        "cudaErrorGraphExecUpdateFailure",
+        "the graph update was not performed because it included changes which violated constraints specific to instantiated graph "
+        "update",
+    ),
     999: ("cudaErrorUnknown", "unknown error"),
 }
 
@@ -71,7 +79,8 @@ _DRIVER_NAMES = {
     0: "CUDA_SUCCESS", 1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED",
     100: "CUDA_ERROR_NO_DEVICE", 101: "CUDA_ERROR_INVALID_DEVICE", 200: "CUDA_ERROR_INVALID_IMAGE",
     201: "CUDA_ERROR_INVALID_CONTEXT", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 218: "CUDA_ERROR_INVALID_PTX",
-    301: "CUDA_ERROR_FILE_NOT_FOUND", 400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
+    301: "CUDA_ERROR_FILE_NOT_FOUND", 304: "CUDA_ERROR_OPERATING_SYSTEM", 400: "CUDA_ERROR_INVALID_HANDLE",
+    401: "CUDA_ERROR_ILLEGAL_STATE", 500: "CUDA_ERROR_NOT_FOUND",
     600: "CUDA_ERROR_NOT_READY", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
     702: "CUDA_ERROR_LAUNCH_TIMEOUT", 704: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
     705: "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", 710: "CUDA_ERROR_ASSERT",
@@ -79,7 +88,8 @@ _DRIVER_NAMES = {
     715: "CUDA_ERROR_ILLEGAL_INSTRUCTION", 716: "CUDA_ERROR_MISALIGNED_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", 801: "CUDA_ERROR_NOT_SUPPORTED",
     803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", 900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-    901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", 999: "CUDA_ERROR_UNKNOWN",
+    901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", 902: "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+    910: "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", 999: "CUDA_ERROR_UNKNOWN",
 }  # fmt: skip
 
 

@@ -51,7 +51,12 @@ def is_device_runtime(text: str) -> bool:
 
 def linked(texts: Sequence[str]) -> str:
     """The linked module of these texts, with the device runtime if they call it. Raises ``PtxError``."""
-    return link([*texts, _TEXT] if any("__cudaCDP2" in text for text in texts) else texts)
+    called = [
+        text
+        for name, text in (("__cudaCDP2", _TEXT), (_SET_CONDITION, _CONDITION))
+        if any(name in item for item in texts)
+    ]
+    return link([*texts, *called])
 
 
 def take_records(device: Device, module: Module) -> list[Record]:
@@ -151,6 +156,20 @@ def _functions() -> str:
     return "".join(texts)
 
 
+_SET_CONDITION = "cudaGraphSetConditional"
+#: the handle of a condition is the address of its value (``graph_nodes``)
+_CONDITION = f"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .func {_SET_CONDITION}(.param .b64 handle, .param .b32 value)
+{{
+    .reg .b32 %r1; .reg .b64 %rd1;
+    ld.param.b64 %rd1, [handle]; ld.param.b32 %r1, [value];
+    st.global.u32 [%rd1], %r1;
+    ret;
+}}
+"""
 _TEXT = (
     f"""
 .version 7.0

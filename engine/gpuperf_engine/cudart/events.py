@@ -5,25 +5,33 @@ from __future__ import annotations
 import ctypes
 import time
 from ctypes import CFUNCTYPE, c_float, c_int, c_uint, c_ulonglong, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from .calls import function
 from .codes import CudaError, described
-from .state import State, Stream
+from .state import Kind, State, Stream
 
 __all__ = ["Event", "text_address"]
 
 _HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
+#: of a record or wait in a capture: a node of the graph
+_EXTERNAL = 1
 _STREAM_CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 _texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
 
 
 @dataclass
 class Event:
-    """The time at which it was recorded, in seconds; in a capturing stream, the graph that captures it."""
+    """The time at which it was recorded, in seconds; if a stream was captured then, its graph and the nodes before the event."""
 
     seconds: float | None = None
-    capture: object = None
+    graph: object = None
+    before: list[Any] = field(default_factory=list)
+
+
+def _nothing() -> None:
+    """An operation without effect."""
 
 
 # -- streams --------------------------------------------------------------------------------------------------------------
@@ -80,20 +88,28 @@ def cudaStreamGetId(state: State, stream: int, out: int) -> None:
 
 @function(c_void_p, c_void_p, c_uint)
 def cudaStreamWaitEvent(state: State, stream: int, event: int, flags: int) -> None:
-    state.stream_of(stream)
-    capture = state.of(event, Event).capture
-    if capture is not None and any(capture is open_one for open_one in state.captures.values()):
-        state.captures[stream or 0] = capture
+    """An event that was recorded in a capture brings the stream into it. Flags: 1 adds a node that waits outside of the graph."""
+    own = state.capture_of(stream)
+    awaited = state.of(event, Event)
+    opened = next((item for item in state.captures.values() if item.graph is awaited.graph), None)
+    if own is not None and flags & _EXTERNAL:
+        own.append(_nothing, Kind.WAIT).given = c_void_p(event)
+    elif opened is not None and own is None:
+        state.captures[stream or 0] = type(opened)(awaited.graph, list(awaited.before))
+    elif opened is not None and own.graph is awaited.graph:
+        own.before = list(dict.fromkeys([*own.before, *awaited.before]))
+    elif opened is not None:
+        raise CudaError(902, "the event was recorded in the capture of another graph")
 
 
 @function(c_void_p, c_void_p, c_void_p, c_uint)
 def cudaStreamAddCallback(state: State, stream: int, callback: int, data: int, flags: int) -> None:
-    state.enqueue(stream, lambda: _STREAM_CALLBACK(callback)(stream, 0, data))
+    state.enqueue(stream, lambda: _STREAM_CALLBACK(callback)(stream, 0, data), Kind.HOST)
 
 
 @function(c_void_p, c_void_p, c_void_p)
 def cudaLaunchHostFunc(state: State, stream: int, callback: int, data: int) -> None:
-    state.enqueue(stream, lambda: _HOST_FUNCTION(callback)(data))
+    state.enqueue(stream, lambda: _HOST_FUNCTION(callback)(data), Kind.HOST)
 
 
 @function()
@@ -122,13 +138,19 @@ def cudaEventDestroy(state: State, event: int) -> None:
 
 @function(c_void_p, c_void_p)
 def cudaEventRecord(state: State, event: int, stream: int) -> None:
-    recorded = state.of(event, Event)
-    recorded.capture = state.capture_of(stream)
+    recorded, capture = state.of(event, Event), state.capture_of(stream)
+    recorded.graph, recorded.before = (None, []) if capture is None else (capture.graph, capture.before)
     recorded.seconds = time.perf_counter()
 
 
 @function(c_void_p, c_void_p, c_uint)
 def cudaEventRecordWithFlags(state: State, event: int, stream: int, flags: int) -> None:
+    """Flags: 1 adds a node to the graph of a capture that records the event when it runs."""
+    capture = state.capture_of(stream)
+    if capture is not None and flags & _EXTERNAL:
+        state.of(event, Event)
+        capture.append(lambda: cudaEventRecord(state, event, 0), Kind.RECORD).given = c_void_p(event)
+        return
     cudaEventRecord(state, event, stream)
 
 

@@ -1,59 +1,87 @@
-"""Graphs: operations in order, captured from streams or added one by one."""
+"""Graphs: operations with dependencies, captured from streams or added one by one, and their execution."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import (
-    CFUNCTYPE,
-    Structure,
-    addressof,
-    c_int,
-    c_size_t,
-    c_uint,
-    c_ulonglong,
-    c_void_p,
-    sizeof,
-    string_at,
-)  # fmt: skip
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import Array, addressof, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass, field
 
-from ..device.rows import Rows
-from .arrays import Copy3D, cudaMemcpy3D
 from .calls import function
 from .codes import CudaError
-from .launches import Dim3, prepared, shape_of
-from .memory import allocate_in_graph, copy, cudaFree, fill_rows, graph_memory
-from .registration import kernel_of
-from .state import State
+from .memory import cudaFree
+from .state import Kind, State
 
-__all__ = ["Graph", "Node", "add_node"]
+__all__ = [
+    "Capture",
+    "Condition",
+    "Executable",
+    "Graph",
+    "Node",
+    "executable_node",
+    "handle_of",
+    "handles_at",
+]
 
-_HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
 _AUTO_FREE = 1
+#: ``cudaGraphExecUpdateResult``
+_TOPOLOGY_CHANGED, _TYPE_CHANGED = 2, 3
+_NONE, _ACTIVE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The condition of a node: the address of its value in device memory, and the type: if (0), while (1) or switch (2)."""
+
+    address: int
+    type: int
+
+    def bodies(self, state: State, bodies: Sequence[Graph]) -> Iterator[Graph]:
+        """The bodies to execute, one after the other, by the value at that time."""
+        while True:
+            value = int.from_bytes(state.device.read_bytes(self.address, 4), "little")
+            number = value if self.type == 2 else int(not value)
+            if number >= len(bodies):
+                return
+            yield bodies[number]
+            if self.type != 1:
+                return
 
 
 @dataclass(eq=False)
 class Node:
-    """An operation, and the nodes that it depends on. ``memory``: the address of an allocation node."""
+    """An operation of a ``cudaGraphNodeType``, and the nodes that it depends on. ``memory``: the address of an allocation node.
+    ``bodies``: the graph of a child node, those of a conditional node. ``given``: the parameters, if they can be queried."""
 
+    graph: Graph
     operation: Callable[[], object]
+    kind: int
     before: list[Node] = field(default_factory=list)
     memory: int = 0
+    bodies: list[Graph] = field(default_factory=list)
+    condition: Condition | None = None
+    given: object = None
+    handle: int = 0
+    #: what pointers in parameters that the program has queried refer to
+    kept: list[object] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class Graph:
-    """A graph: its nodes in the order in which they were added."""
+    """A graph: its nodes in the order in which they were added. ``origins``: of a clone, its nodes by those of the original.
+    ``defaults``: values of conditions that a launch sets, by address."""
 
     nodes: list[Node] = field(default_factory=list)
+    origins: dict[Node, Node] = field(default_factory=dict)
+    defaults: dict[int, int] = field(default_factory=dict)
+    handle: int = 0
 
-    def append(self, operation: Callable[[], object]) -> Node:
-        """Add an operation that a stream captures."""
-        self.nodes.append(Node(operation))
+    def append(self, operation: Callable[[], object], kind: int) -> Node:
+        """Add an operation."""
+        self.nodes.append(Node(self, operation, kind))
         return self.nodes[-1]
 
-    def ordered(self) -> dict[Node, Callable[[], object]]:
-        """Operations by node in topological order; independent nodes stay in the order in which they were added."""
+    def ordered(self) -> list[Node]:
+        """Nodes in topological order; independent nodes stay in the order in which they were added."""
         ordered: dict[Node, None] = {}
         stack = list(reversed(self.nodes))
         while stack:
@@ -63,70 +91,255 @@ class Graph:
                 stack += waiting
             else:
                 ordered.setdefault(stack.pop())
-        return {node: node.operation for node in ordered}
+        return list(ordered)
+
+    def clone(self) -> Graph:
+        """A copy with nodes of its own."""
+        copied = Graph(defaults=dict(self.defaults))
+        for node in self.nodes:
+            new = copied.append(node.operation, node.kind)
+            new.memory, new.given, new.condition = node.memory, node.given, node.condition
+            new.bodies = [body.clone() for body in node.bodies]
+            copied.origins[node] = new
+        for node, new in copied.origins.items():
+            new.before = [copied.origins[other] for other in node.before]
+        return copied
+
+    def all_defaults(self) -> dict[int, int]:
+        """``defaults`` with those of all graphs inside."""
+        found = dict(self.defaults)
+        for node in self.nodes:
+            for body in node.bodies:
+                found |= body.all_defaults()
+        return found
 
 
-@dataclass
+@dataclass(eq=False)
+class Capture:
+    """The capture of a stream: the graph, and the nodes on which the next one depends. ``handles``: those last returned to the
+    program."""
+
+    graph: Graph
+    before: list[Node] = field(default_factory=list)
+    handles: Array[c_void_p] | None = None
+
+    def append(self, operation: Callable[[], object], kind: int = Kind.MEMCPY) -> Node:
+        """Add an operation of the stream."""
+        node = self.graph.append(operation, kind)
+        node.before, self.before = self.before, [node]
+        return node
+
+
 class Executable:
-    """An instantiated graph: its operations in order, by node. ``frees``: whether a launch first frees memory that the graph
-    allocated and nobody freed."""
+    """An instantiated graph: the order of its nodes and of those inside, and their operations. ``frees``: whether a launch first
+    frees memory that the graph allocated and nobody freed."""
 
-    operations: dict[Node, Callable[[], object]]
-    frees: bool = False
+    def __init__(self, graph: Graph, flags: int = 0) -> None:
+        self.graph, self.flags = graph, flags
+        self.operations: dict[Node, Callable[[], object]] = {}
+        self.disabled: set[Node] = set()
+        self._orders: dict[Graph, list[Node]] = {}
+        self._defaults = graph.all_defaults()
+        self._take(graph)
+
+    def _take(self, graph: Graph) -> None:
+        self._orders[graph] = graph.ordered()
+        for node in self._orders[graph]:
+            self.operations[node] = node.operation
+            for body in node.bodies:
+                self._take(body)
+
+    def run(self, state: State) -> None:
+        """Execute all operations."""
+        for node in self.operations if self.flags & _AUTO_FREE else ():
+            if node.memory and ("memory", node.memory) in state.objects:
+                cudaFree(state, node.memory)
+        for address, value in self._defaults.items():
+            state.device.write_bytes(address, value.to_bytes(4, "little"))
+        self._run(state, self.graph)
+
+    def _run(self, state: State, graph: Graph) -> None:
+        for node in self._orders[graph]:
+            if node in self.disabled:
+                continue
+            if not state.sticky:
+                self.operations[node]()
+            bodies = node.condition.bodies(state, node.bodies) if node.condition else iter(node.bodies)
+            while not state.sticky and (body := next(bodies, None)) is not None:
+                self._run(state, body)
+
+    def update(self, graph: Graph) -> tuple[int, Node | None]:
+        """Take the operations of a graph with the same nodes. Returns a ``cudaGraphExecUpdateResult``, and the first node that
+        differs."""
+        pairs: list[tuple[Node, Node]] = []
+        result = self._pair(self.graph, graph, pairs)
+        if not result[0]:
+            for own, new in pairs:
+                self.operations[own] = new.operation
+        return result
+
+    def update_body(self, node: Node, graph: Graph) -> int:
+        """The same for the graph of a child node. Returns the result."""
+        pairs: list[tuple[Node, Node]] = []
+        result = self._pair(node.bodies[0], graph, pairs)[0] if node.bodies else _TYPE_CHANGED
+        for own, new in pairs if not result else ():
+            self.operations[own] = new.operation
+        return result
+
+    def _pair(self, graph: Graph, other: Graph, pairs: list[tuple[Node, Node]]) -> tuple[int, Node | None]:
+        own, new = self._orders[graph], other.ordered()
+        numbers = [{node: number for number, node in enumerate(nodes)} for nodes in (own, new)]
+        for first, second in zip(own, new):
+            if first.kind != second.kind or len(first.bodies) != len(second.bodies):
+                return _TYPE_CHANGED, second
+            sides = zip((first, second), numbers)
+            before, after = ({known[item] for item in node.before} for node, known in sides)
+            if before != after:
+                return _TOPOLOGY_CHANGED, second
+            pairs.append((first, second))
+            for body, inside in zip(first.bodies, second.bodies):
+                result = self._pair(body, inside, pairs)
+                if result[0]:
+                    return result
+        return (_TOPOLOGY_CHANGED, None) if len(own) != len(new) else (0, None)
 
 
-class _KernelNode(Structure):
-    """``cudaKernelNodeParams``."""
-
-    _fields_ = [
-        ("function", c_void_p),
-        ("grid", Dim3),
-        ("block", Dim3),
-        ("shared", c_uint),
-        ("arguments", c_void_p),
-        ("extra", c_void_p),
-    ]
+# -- handles --------------------------------------------------------------------------------------------------------------
 
 
-class _MemsetNode(Structure):
-    """``cudaMemsetParams``."""
-
-    _fields_ = [
-        ("target", c_void_p),
-        ("pitch", c_size_t),
-        ("value", c_uint),
-        ("size", c_uint),
-        ("width", c_size_t),
-        ("height", c_size_t),
-    ]
+def handle_of(state: State, item: Node | Graph) -> int:
+    """The handle of a node or graph, a new one if the program does not know it yet."""
+    if not item.handle:
+        item.handle = state.new(item)
+    return item.handle
 
 
-class _HostNode(Structure):
-    """``cudaHostNodeParams``."""
+def handles_at(address: int | None, count: int) -> Sequence[int]:
+    """The handles in an array of the program."""
+    return list((c_void_p * count).from_address(address)) if address and count else []
 
-    _fields_ = [("function", c_void_p), ("data", c_void_p)]
+
+def executable_node(state: State, graph: int, node: int) -> tuple[Executable, Node]:
+    """An instantiated graph and one of its nodes. Raises ``CudaError`` if it is not."""
+    executable, known = state.of(graph, Executable), state.of(node, Node)
+    if known not in executable.operations:
+        raise CudaError(1, "the node does not belong to the graph of this executable")
+    return executable, known
+
+
+# -- capture --------------------------------------------------------------------------------------------------------------
 
 
 @function(c_void_p, c_int)
 def cudaStreamBeginCapture(state: State, stream: int, mode: int) -> None:
+    _begin(state, stream, Capture(Graph()))
+
+
+def _begin(state: State, stream: int, capture: Capture) -> None:
     if not stream:
         raise CudaError(900, "the default stream cannot be captured")
     state.stream_of(stream)
-    state.captures[stream] = Graph()
+    state.captures[stream] = capture
+
+
+@function(c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_int)
+def cudaStreamBeginCaptureToGraph(
+    state: State, stream: int, graph: int, before: int, edges: int, count: int, mode: int
+) -> None:
+    nodes = [state.of(handle, Node) for handle in handles_at(before, count)]
+    _begin(state, stream, Capture(state.of(graph, Graph), nodes))
 
 
 @function(c_void_p, c_void_p)
-def cudaStreamEndCapture(state: State, stream: int, out: int) -> None:
-    graph = state.capture_of(stream)
-    if graph is None:
+def cudaStreamEndCapture(state: State, stream: int, out: int | None) -> None:
+    ended = state.capture_of(stream)
+    if ended is None:
         raise CudaError(901, "the stream is not being captured")
-    state.captures = {other: known for other, known in state.captures.items() if known is not graph}
-    c_void_p.from_address(out).value = state.new(graph)
+    state.captures = {
+        other: known for other, known in state.captures.items() if known.graph is not ended.graph
+    }
+    if out:
+        c_void_p.from_address(out).value = handle_of(state, ended.graph)
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamIsCapturing(state: State, stream: int, out: int) -> None:
-    c_int.from_address(out).value = int(state.capture_of(stream) is not None)
+    c_int.from_address(out).value = _NONE if state.capture_of(stream) is None else _ACTIVE
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaStreamGetCaptureInfo(state: State, stream: int, status: int, number: int | None) -> None:
+    _capture_info(state, stream, status, number, None, None, None)
+
+
+@function(c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)
+def cudaStreamGetCaptureInfo_v2(
+    state: State, stream: int, status: int, number: int, graph: int, before: int, count: int
+) -> None:
+    _capture_info(state, stream, status, number, graph, before, count)
+
+
+@function(*[c_void_p] * 7, also=("cudaStreamGetCaptureInfo@13",))
+def cudaStreamGetCaptureInfo_v3(
+    state: State,
+    stream: int,
+    status: int,
+    number: int,
+    graph: int,
+    before: int,
+    edges: int | None,
+    count: int,
+) -> None:
+    """From CUDA 13 on, the function without suffix has these arguments. All edges are full dependencies, which have no data."""
+    _capture_info(state, stream, status, number, graph, before, count)
+    if edges:
+        c_void_p.from_address(edges).value = None
+
+
+def _capture_info(
+    state: State,
+    stream: int,
+    status: int,
+    number: int | None,
+    graph: int | None,
+    before: int | None,
+    count: int | None,
+) -> None:
+    capture = state.capture_of(stream)
+    c_int.from_address(status).value = _NONE if capture is None else _ACTIVE
+    if capture is None:
+        return
+    handles = [handle_of(state, node) for node in capture.before]
+    capture.handles = (c_void_p * max(1, len(handles)))(*handles)
+    if number:
+        c_ulonglong.from_address(number).value = handle_of(state, capture.graph)
+    if graph:
+        c_void_p.from_address(graph).value = handle_of(state, capture.graph)
+    if before:
+        c_void_p.from_address(before).value = addressof(capture.handles)
+    if count:
+        c_size_t.from_address(count).value = len(handles)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_uint)
+def cudaStreamUpdateCaptureDependencies(
+    state: State, stream: int, before: int, count: int, flags: int
+) -> None:
+    """Flags: 1 replaces the dependencies, 0 adds to them."""
+    capture = state.capture_of(stream)
+    if capture is None:
+        raise CudaError(401, "the stream is not being captured")
+    nodes = [state.of(handle, Node) for handle in handles_at(before, count)]
+    known = [] if flags & 1 else capture.before
+    capture.before = list(dict.fromkeys([*known, *nodes]))
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_uint, also=("cudaStreamUpdateCaptureDependencies@13",))
+def cudaStreamUpdateCaptureDependencies_v2(
+    state: State, stream: int, before: int, edges: int, count: int, flags: int
+) -> None:
+    """From CUDA 13 on, the function without suffix has these arguments."""
+    cudaStreamUpdateCaptureDependencies(state, stream, before, count, flags)
 
 
 @function(c_void_p)
@@ -134,10 +347,31 @@ def cudaThreadExchangeStreamCaptureMode(state: State, mode: int) -> None:
     """Accepted without effect: the mode does not matter here."""
 
 
+# -- graphs as a whole ----------------------------------------------------------------------------------------------------
+
+
+@function(c_void_p, c_uint)
+def cudaGraphCreate(state: State, out: int, flags: int) -> None:
+    c_void_p.from_address(out).value = handle_of(state, Graph())
+
+
+@function(c_void_p, c_void_p)
+def cudaGraphClone(state: State, out: int, graph: int) -> None:
+    original = state.of(graph, Graph)
+    if original.all_defaults() or any(node.condition for node in original.nodes):
+        raise CudaError(801, "a graph with conditional nodes cannot be cloned")
+    c_void_p.from_address(out).value = handle_of(state, original.clone())
+
+
+@function(c_void_p)
+def cudaGraphDestroy(state: State, graph: int) -> None:
+    state.of(graph, Graph)
+    del state.objects[graph]
+
+
 @function(c_void_p, c_void_p, c_ulonglong, also=("cudaGraphInstantiateWithFlags",))
 def cudaGraphInstantiate(state: State, out: int, graph: int, flags: int) -> None:
-    frees = bool(flags & _AUTO_FREE)
-    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph).ordered(), frees))
+    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph), flags))
 
 
 @function(c_void_p, c_void_p, c_void_p)
@@ -150,19 +384,14 @@ def cudaGraphInstantiateWithParams(state: State, out: int, graph: int, given: in
 
 
 @function(c_void_p, c_void_p)
+def cudaGraphExecGetFlags(state: State, graph: int, out: int) -> None:
+    c_ulonglong.from_address(out).value = state.of(graph, Executable).flags
+
+
+@function(c_void_p, c_void_p)
 def cudaGraphLaunch(state: State, graph: int, stream: int) -> None:
     executable = state.of(graph, Executable)
-
-    def run() -> None:
-        for node in executable.operations if executable.frees else ():
-            if node.memory and ("memory", node.memory) in state.objects:
-                cudaFree(state, node.memory)
-        for operation in executable.operations.values():
-            if state.sticky:
-                return
-            operation()
-
-    state.enqueue(stream, run)
+    state.enqueue(stream, lambda: executable.run(state), Kind.CHILD)
 
 
 @function(c_void_p, c_void_p)
@@ -172,192 +401,19 @@ def cudaGraphUpload(state: State, graph: int, stream: int) -> None:
 
 
 @function(c_void_p)
-def cudaGraphDestroy(state: State, graph: int) -> None:
-    state.of(graph, Graph)
-    del state.objects[graph]
-
-
-@function(c_void_p)
 def cudaGraphExecDestroy(state: State, graph: int) -> None:
     state.of(graph, Executable)
     del state.objects[graph]
 
 
-@function(c_void_p, c_uint)
-def cudaGraphCreate(state: State, out: int, flags: int) -> None:
-    c_void_p.from_address(out).value = state.new(Graph())
-
-
 @function(c_void_p, c_void_p, c_void_p)
-def cudaGraphGetNodes(state: State, graph: int, nodes: int, count: int) -> None:
-    if nodes:
-        raise CudaError(801, "nodes of graphs are not listed")
-    c_size_t.from_address(count).value = len(state.of(graph, Graph).nodes)
-
-
-@function(c_void_p, c_void_p, c_void_p)
-def cudaGraphExecUpdate(state: State, executable: int, graph: int, out: int) -> None:
-    state.of(executable, Executable).operations = state.of(graph, Graph).ordered()
-
-
-@function(c_void_p, c_void_p)
-def cudaGraphClone(state: State, out: int, graph: int) -> None:
-    c_void_p.from_address(out).value = state.new(Graph(list(state.of(graph, Graph).nodes)))
-
-
-# -- nodes ----------------------------------------------------------------------------------------------------------------
-
-
-def add_node(
-    state: State, out: int, graph: int, before: int | None, count: int, operation: Callable[[], object]
-) -> Node:
-    """Add a node with dependencies to a graph, and write its handle."""
-    node: Node = state.of(graph, Graph).append(operation)
-    handles = (c_void_p * count).from_address(before) if before and count else ()
-    node.before = [state.of(handle, Node) for handle in handles]
-    c_void_p.from_address(out).value = state.new(node)
-    return node
-
-
-def _kernel(state: State, given: int) -> Callable[[], object]:
-    asked = _KernelNode.from_address(given)
-    kernel = kernel_of(state, asked.function)
-    return prepared(state, kernel, shape_of(asked.grid), shape_of(asked.block), asked.arguments, asked.shared)
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddKernelNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
-    add_node(state, out, graph, before, count, _kernel(state, given))
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_int)
-def cudaGraphAddMemcpyNode1D(
-    state: State,
-    out: int,
-    graph: int,
-    before: int,
-    count: int,
-    target: int,
-    source: int,
-    size: int,
-    kind: int,
-) -> None:
-    add_node(state, out, graph, before, count, lambda: copy(state, target, source, size, kind))
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddMemcpyNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
-    kept = Copy3D.from_buffer_copy(string_at(given, sizeof(Copy3D)))
-    add_node(state, out, graph, before, count, lambda: cudaMemcpy3D(state, addressof(kept)))
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
-    asked = _MemsetNode.from_address(given)
-    value = asked.value.to_bytes(4, "little")[: asked.size]
-    target, pitch, width, height = asked.target, asked.pitch, asked.width, asked.height
-
-    def filled() -> None:
-        fill_rows(state, target, value, Rows(width * len(value), max(1, height), 1, pitch))
-
-    add_node(state, out, graph, before, count, filled)
-
-
-class _AllocationNode(Structure):
-    """``cudaMemAllocNodeParams``: the properties of a pool (88 bytes), access descriptors, size, and the address, which is
-    written."""
-
-    _fields_ = [
-        ("pool", c_ulonglong * 11),
-        ("accesses", c_void_p),
-        ("access_count", c_size_t),
-        ("size", c_size_t),
-        ("address", c_void_p),
-    ]
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddMemAllocNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
-    asked = _AllocationNode.from_address(given)
-    if not asked.size:
-        raise CudaError(1, "an allocation node of 0 bytes")
-    address = graph_memory(state, asked.size)
-    node = add_node(state, out, graph, before, count, lambda: allocate_in_graph(state, address))
-    node.memory = asked.address = address
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddMemFreeNode(
-    state: State, out: int, graph: int, before: int, count: int, address: int
-) -> None:
-    if ("graph memory", address) not in state.objects:
-        raise CudaError(1, f"{address or 0:#x} is not an address of an allocation node")
-    add_node(state, out, graph, before, count, lambda: cudaFree(state, address))
-
-
-def _graph_memory(state: State) -> int:
-    """Bytes that graphs have allocated and that were not freed."""
-    held = [key for key in state.objects if isinstance(key, tuple) and key[0] == "graph memory"]
-    return sum(state.objects[key] for key in held if ("memory", key[1]) in state.objects)
-
-
-@function(c_int, c_int, c_void_p)
-def cudaDeviceGetGraphMemAttribute(state: State, device: int, attribute: int, out: int) -> None:
-    """Used and reserved bytes are the same here."""
-    if attribute not in range(4):
-        raise CudaError(1, f"{attribute} is not an attribute of graph memory")
-    c_ulonglong.from_address(out).value = _graph_memory(state)
-
-
-@function(also=("cudaDeviceSetGraphMemAttribute",))
-def cudaDeviceGraphMemTrim(state: State) -> None:
-    """Nothing to do: freed memory is returned at once."""
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddHostNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
-    asked = _HostNode.from_address(given)
-    called, data = _HOST_FUNCTION(asked.function), asked.data
-    add_node(state, out, graph, before, count, lambda: called(data))
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t)
-def cudaGraphAddEmptyNode(state: State, out: int, graph: int, before: int, count: int) -> None:
-    add_node(state, out, graph, before, count, lambda: None)
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
-def cudaGraphAddChildGraphNode(
-    state: State, out: int, graph: int, before: int, count: int, child: int
-) -> None:
-    operations = list(state.of(child, Graph).ordered().values())
-    add_node(state, out, graph, before, count, lambda: [operation() for operation in operations])
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t)
-def cudaGraphAddDependencies(state: State, graph: int, first: int, then: int, count: int) -> None:
-    pairs = zip((c_void_p * count).from_address(first), (c_void_p * count).from_address(then))
-    for earlier, later in pairs:
-        state.of(later, Node).before.append(state.of(earlier, Node))
-
-
-@function(c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, also=("cudaGraphAddDependencies@13",))
-def cudaGraphAddDependencies_v2(
-    state: State, graph: int, first: int, then: int, edges: int, count: int
-) -> None:
-    """From CUDA 13 on, the function without suffix has these arguments."""
-    cudaGraphAddDependencies(state, graph, first, then, count)
-
-
-@function(c_void_p, c_void_p)
-def cudaGraphKernelNodeSetParams(state: State, node: int, given: int) -> None:
-    state.of(node, Node).operation = _kernel(state, given)
-
-
-@function(c_void_p, c_void_p, c_void_p)
-def cudaGraphExecKernelNodeSetParams(state: State, graph: int, node: int, given: int) -> None:
-    operations = state.of(graph, Executable).operations
-    known = state.of(node, Node)
-    if known not in operations:
-        raise CudaError(1, "the node does not belong to the graph of this executable")
-    operations[known] = _kernel(state, given)
+def cudaGraphExecUpdate(state: State, executable: int, graph: int, out: int | None) -> None:
+    """``cudaGraphExecUpdateResultInfo``: the result, the node in error, and that before it."""
+    result, node = state.of(executable, Executable).update(state.of(graph, Graph))
+    if out:
+        c_int.from_address(out).value = result
+        c_void_p.from_address(out + 8).value = None if node is None else handle_of(state, node)
+        c_void_p.from_address(out + 16).value = None
+    if result:
+        reason = "has nodes of other types" if result == _TYPE_CHANGED else "has other nodes or dependencies"
+        raise CudaError(910, f"the graph {reason} than the executable: instantiate it anew")

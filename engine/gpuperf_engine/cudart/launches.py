@@ -14,9 +14,9 @@ from .calls import function
 from .codes import CudaError
 from .device_runtime import COPY, FILL, Record, take_records
 from .registration import kernel_of
-from .state import Counted, State
+from .state import Counted, Kind, State
 
-__all__ = ["Dim3", "code_versions", "launch_attributes", "prepared", "shape_of"]
+__all__ = ["Dim3", "Launch", "code_versions", "launch_attributes", "prepared", "shape_of"]
 
 _CLUSTER_DIMENSION, _COOPERATIVE = 4, 2
 _ATTRIBUTE = 72
@@ -89,10 +89,10 @@ def prepared(
         table = (c_void_p * len(kernel.params)).from_address(pointers or 0)
         for param, source in zip(kernel.params, table):
             raw[param.offset : param.offset + param.size] = ctypes.string_at(source or 0, param.size)
-    return _Launch(state, kernel, grid, block, bytes(raw), shared, cluster, cooperative, state.launch_site())
+    return Launch(state, kernel, grid, block, bytes(raw), shared, cluster, cooperative, state.launch_site())
 
 
-class _Launch:
+class Launch:
     """A launch of a kernel. ``site``: its return address in the program; launches by kernels have the site of the first launch."""
 
     def __init__(
@@ -116,7 +116,7 @@ class _Launch:
         waiting: list[Callable[[], None]] = [self]
         while waiting and not self.state.sticky:
             one = waiting.pop()
-            if not isinstance(one, _Launch):
+            if not isinstance(one, Launch):
                 one()
                 continue
             try:
@@ -143,14 +143,14 @@ class _Launch:
         except LaunchError as error:
             state.execute(partial(_again, error))
 
-    def _launched(self, record: Record) -> _Launch:
+    def _launched(self, record: Record) -> Launch:
         kernel = self.state.device.function_at(record.function)
         if kernel is None or not kernel.is_entry:
             raise LaunchError(
                 f"kernel {self.kernel.name!r} launches {record.function:#x}, which is not a kernel"
             )
         raw = bytes(record.parameters)[: kernel.param_bytes]
-        return _Launch(
+        return Launch(
             self.state,
             kernel,
             _three(record.grid),
@@ -207,7 +207,8 @@ def cudaLaunchKernel(
     state: State, host: int, grid: Dim3, block: Dim3, arguments: int, shared: int, stream: int
 ) -> None:
     kernel = kernel_of(state, host)
-    state.enqueue(stream, prepared(state, kernel, shape_of(grid), shape_of(block), arguments, shared))
+    launch = prepared(state, kernel, shape_of(grid), shape_of(block), arguments, shared)
+    state.enqueue(stream, launch, Kind.KERNEL)
 
 
 @function(c_void_p, Dim3, Dim3, c_void_p, c_size_t, c_void_p)
@@ -215,9 +216,8 @@ def cudaLaunchCooperativeKernel(
     state: State, host: int, grid: Dim3, block: Dim3, arguments: int, shared: int, stream: int
 ) -> None:
     kernel = kernel_of(state, host)
-    state.enqueue(
-        stream, prepared(state, kernel, shape_of(grid), shape_of(block), arguments, shared, cooperative=True)
-    )
+    launch = prepared(state, kernel, shape_of(grid), shape_of(block), arguments, shared, cooperative=True)
+    state.enqueue(stream, launch, Kind.KERNEL)
 
 
 def launch_attributes(address: int, count: int) -> tuple[Shape | None, bool]:
@@ -248,7 +248,7 @@ def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> 
         cluster=cluster,
         cooperative=cooperative,
     )
-    state.enqueue(config.stream, launch)
+    state.enqueue(config.stream, launch, Kind.KERNEL)
 
 
 def code_versions(state: State, kernel: Kernel) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from ..errors import LaunchError
 from .calls import function
 from .codes import CudaError
 from .registration import symbol_address
-from .state import State
+from .state import Kind, State
 
 __all__ = [
     "DEFAULT_POOL",
@@ -121,12 +121,12 @@ def cudaMallocAsync(state: State, out: int, size: int, stream: int | None) -> No
 
 
 def _allocate_from(state: State, out: int, size: int, pool: int, stream: int | None) -> None:
-    graph = state.capture_of(stream)
-    if graph is None or not out or not size:
+    capture = state.capture_of(stream)
+    if capture is None or not out or not size:
         _allocate(state, out, size, _DEVICE, pool)
         return
     address = graph_memory(state, size)
-    graph.append(lambda: allocate_in_graph(state, address)).memory = address
+    capture.append(lambda: allocate_in_graph(state, address), Kind.ALLOCATION).memory = address
     c_void_p.from_address(out).value = address
 
 
@@ -187,7 +187,7 @@ def cudaFree(state: State, address: int | None) -> None:
 
 @function(c_void_p, c_void_p)
 def cudaFreeAsync(state: State, address: int, stream: int) -> None:
-    state.enqueue(stream, lambda: cudaFree(state, address))
+    state.enqueue(stream, lambda: cudaFree(state, address), Kind.FREE)
 
 
 @function(c_void_p, c_size_t, c_uint)
@@ -278,8 +278,8 @@ def copy_rows(
         raise CudaError(1, str(error)) from None
 
 
-def _queued(state: State, stream: int | None, operation: Callable[[], None]) -> None:
-    state.enqueue(stream, operation)
+def _queued(state: State, stream: int | None, operation: Callable[[], None], kind: int = Kind.MEMCPY) -> None:
+    state.enqueue(stream, operation, kind)
 
 
 @function(c_void_p, c_void_p, c_size_t, c_int)
@@ -377,7 +377,7 @@ def cudaMemset(state: State, target: int, value: int, size: int) -> None:
 
 @function(c_void_p, c_int, c_size_t, c_void_p)
 def cudaMemsetAsync(state: State, target: int, value: int, size: int, stream: int) -> None:
-    _queued(state, stream, lambda: _fill(state, target, value, size))
+    _queued(state, stream, lambda: _fill(state, target, value, size), Kind.MEMSET)
 
 
 @function(c_void_p, c_size_t, c_int, c_size_t, c_size_t)
@@ -389,7 +389,9 @@ def cudaMemset2D(state: State, target: int, pitch: int, value: int, width: int, 
 def cudaMemset2DAsync(
     state: State, target: int, pitch: int, value: int, width: int, height: int, stream: int
 ) -> None:
-    _queued(state, stream, lambda: _fill_rows(state, target, value, Rows(width, height, 1, pitch)))
+    _queued(
+        state, stream, lambda: _fill_rows(state, target, value, Rows(width, height, 1, pitch)), Kind.MEMSET
+    )
 
 
 @function(Pitched, c_int, Extent)
@@ -408,7 +410,7 @@ def cudaMemAdvise(state: State) -> None:
 
 @function(c_void_p, c_size_t, c_int, c_void_p)
 def cudaMemPrefetchAsync(state: State, address: int, size: int, device: int, stream: int) -> None:
-    state.enqueue(stream, _nothing)
+    state.enqueue(stream, _nothing, Kind.EMPTY)
 
 
 # a cudaMemLocation has two ints and is passed in one register
@@ -416,12 +418,12 @@ def cudaMemPrefetchAsync(state: State, address: int, size: int, device: int, str
 def cudaMemPrefetchAsync_v2(
     state: State, address: int, size: int, location: int, flags: int, stream: int
 ) -> None:
-    state.enqueue(stream, _nothing)
+    state.enqueue(stream, _nothing, Kind.EMPTY)
 
 
 @function(c_void_p, c_void_p, c_size_t, c_uint)
 def cudaStreamAttachMemAsync(state: State, stream: int, address: int, size: int, flags: int) -> None:
-    state.enqueue(stream, _nothing)
+    state.enqueue(stream, _nothing, Kind.EMPTY)
 
 
 def _nothing() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "Library",
     "Registrations",
     "Symbol",
+    "handle_of_kernel",
     "image_at",
     "kernel_of",
     "library_of",
@@ -266,6 +267,12 @@ def kernel_of(state: State, host: int | None) -> Kernel:
     kernel: Kernel = library.module[name]
     state.objects[host or 0] = kernel
     return kernel
+
+
+def handle_of_kernel(state: State, kernel: Kernel) -> int:
+    """The host function, or the handle, by which the program knows a kernel."""
+    known = (key for key, value in state.objects.items() if value is kernel and isinstance(key, int))
+    return next(known, 0)
 
 
 def library_of(state: State, handle: int) -> int:

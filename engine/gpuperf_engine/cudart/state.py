@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from .calls import say
 from .codes import CudaError, code_of
 from .launch_log import LaunchLog
 
-__all__ = ["Counted", "State", "Stream", "Used"]
+__all__ = ["Counted", "Kind", "State", "Stream", "Used"]
 
 _DEFAULT_MACHINE = "h100-sxm"
 #: kinds of memory (``cudaMemoryType``): host, managed
@@ -41,6 +42,23 @@ def _mapped(machine: Machine, options: dict[str, Any]) -> Device:
         with suppress(LaunchError):
             return Device(mapped=True, memory_bytes=machine.dram_size << 30, **options)
     return Device(mapped=True, **options)
+
+
+class Kind(IntEnum):
+    """Kinds of operations: ``cudaGraphNodeType``."""
+
+    KERNEL = 0
+    MEMCPY = 1
+    MEMSET = 2
+    HOST = 3
+    CHILD = 4
+    EMPTY = 5
+    WAIT = 6
+    RECORD = 7
+    ALLOCATION = 10
+    FREE = 11
+    MEMORY_OPERATION = 12
+    CONDITIONAL = 13
 
 
 @dataclass
@@ -79,7 +97,7 @@ _DEFAULT_STREAMS = (0, 1, 2)
 @dataclass
 class State:
     """The state of the runtime. ``sticky``: the error code of a kernel that failed, which every later call returns, as on a GPU.
-    ``last``: the result of ``cudaGetLastError``. ``captures``: the graphs that capturing streams record to."""
+    ``last``: the result of ``cudaGetLastError``. ``captures``: those of capturing streams (``graphs.Capture``)."""
 
     device: Device
     machine: Machine
@@ -201,17 +219,17 @@ class State:
         return self.contexts[-1] if self.contexts else 0
 
     def capture_of(self, stream: int | None) -> Any:
-        """The graph that captures a stream, if any. Raises as ``stream_of``."""
+        """The capture of a stream, if any. Raises as ``stream_of``."""
         self.stream_of(stream)
         return self.captures.get(stream or 0)
 
-    def enqueue(self, stream: int | None, operation: Callable[[], object]) -> None:
-        """Execute a stream operation: at once, or in the graph that captures the stream. Raises as ``stream_of``."""
-        graph = self.capture_of(stream)
-        if graph is None:
+    def enqueue(self, stream: int | None, operation: Callable[[], object], kind: int = Kind.MEMCPY) -> None:
+        """Execute a stream operation of a kind: at once, or in the graph that captures the stream. Raises as ``stream_of``."""
+        capture = self.capture_of(stream)
+        if capture is None:
             operation()
         else:
-            graph.append(operation)
+            capture.append(operation, kind)
 
     def execute(self, operation: Callable[[], object]) -> None:
         """Run a kernel; if it fails, the device is in error from now on."""

@@ -9,10 +9,9 @@ from ...device.rows import Rows
 from ..arrays import CudaArray
 from ..calls import function
 from ..codes import CudaError
-from ..graphs import add_node
 from ..memory import Side, copy, copy_rows, cudaMallocPitch, fill_rows
 from ..memory import fill as fill_bytes
-from ..state import State
+from ..state import Kind, State
 
 __all__ = ["Copy2D", "Copy3D"]
 
@@ -64,7 +63,7 @@ def _place(state: State, side: _Side2D | _Side3D, width: int) -> Side:
     return Side(start + side.x + side.y * pitch + z * plane, pitch, plane)
 
 
-def _copy(state: State, asked: Copy2D | Copy3D) -> None:
+def copy_between(state: State, asked: Copy2D | Copy3D) -> None:
     to, by = (_place(state, side, asked.width) for side in (asked.target, asked.source))
     depth = max(1, getattr(asked, "depth", 1))
     copy_rows(state, to, by, asked.width, max(1, asked.height), _ANY, depth)
@@ -72,32 +71,24 @@ def _copy(state: State, asked: Copy2D | Copy3D) -> None:
 
 @function(c_void_p, also=("cuMemcpy2DUnaligned",))
 def cuMemcpy2D(state: State, given: int) -> None:
-    _copy(state, Copy2D.from_address(given))
+    copy_between(state, Copy2D.from_address(given))
 
 
 @function(c_void_p, c_void_p)
 def cuMemcpy2DAsync(state: State, given: int, stream: int) -> None:
     kept = Copy2D.from_buffer_copy(ctypes.string_at(given, ctypes.sizeof(Copy2D)))
-    state.enqueue(stream, lambda: _copy(state, kept))
+    state.enqueue(stream, lambda: copy_between(state, kept))
 
 
 @function(c_void_p, also=("cuMemcpy3DPeer",))
 def cuMemcpy3D(state: State, given: int) -> None:
-    _copy(state, Copy3D.from_address(given))
+    copy_between(state, Copy3D.from_address(given))
 
 
 @function(c_void_p, c_void_p, also=("cuMemcpy3DPeerAsync",))
 def cuMemcpy3DAsync(state: State, given: int, stream: int) -> None:
     kept = Copy3D.from_buffer_copy(ctypes.string_at(given, ctypes.sizeof(Copy3D)))
-    state.enqueue(stream, lambda: _copy(state, kept))
-
-
-@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)
-def cuGraphAddMemcpyNode(
-    state: State, out: int, graph: int, before: int, count: int, given: int, context: int
-) -> None:
-    kept = Copy3D.from_buffer_copy(ctypes.string_at(given, ctypes.sizeof(Copy3D)))
-    add_node(state, out, graph, before, count, lambda: _copy(state, kept))
+    state.enqueue(stream, lambda: copy_between(state, kept))
 
 
 @function(c_void_p, c_void_p, c_size_t, also=("cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD"))
@@ -179,7 +170,7 @@ def _fills(element: int, value: type) -> None:
         _fill(state, target or 0, 0, value, element, count, 1)
 
     def fill_later(state: State, target: int, value: int, count: int, stream: int) -> None:
-        state.enqueue(stream, lambda: fill(state, target, value, count))
+        state.enqueue(stream, lambda: fill(state, target, value, count), Kind.MEMSET)
 
     def rows(state: State, target: int, pitch: int, value: int, width: int, height: int) -> None:
         _fill(state, target or 0, pitch, value, element, width, height)
@@ -187,7 +178,7 @@ def _fills(element: int, value: type) -> None:
     def rows_later(
         state: State, target: int, pitch: int, value: int, width: int, height: int, stream: int
     ) -> None:
-        state.enqueue(stream, lambda: rows(state, target, pitch, value, width, height))
+        state.enqueue(stream, lambda: rows(state, target, pitch, value, width, height), Kind.MEMSET)
 
     for name, implementation, types in (
         (f"cuMemsetD{bits}", fill, (c_void_p, value, c_size_t)),
@@ -284,9 +275,13 @@ def cuPointerSetAttribute(state: State, value: int, attribute: int, address: int
 
 @function(c_void_p, c_void_p, c_uint, c_uint)
 def cuStreamWriteValue32(state: State, stream: int, address: int, value: int, flags: int) -> None:
-    state.enqueue(stream, lambda: fill_bytes(state, address, value.to_bytes(4, "little"), 1))
+    state.enqueue(
+        stream, lambda: fill_bytes(state, address, value.to_bytes(4, "little"), 1), Kind.MEMORY_OPERATION
+    )
 
 
 @function(c_void_p, c_void_p, c_ulonglong, c_uint)
 def cuStreamWriteValue64(state: State, stream: int, address: int, value: int, flags: int) -> None:
-    state.enqueue(stream, lambda: fill_bytes(state, address, value.to_bytes(8, "little"), 1))
+    state.enqueue(
+        stream, lambda: fill_bytes(state, address, value.to_bytes(8, "little"), 1), Kind.MEMORY_OPERATION
+    )

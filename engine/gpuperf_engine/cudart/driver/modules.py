@@ -21,7 +21,7 @@ from ..launches import (
     prepared,
 )  # fmt: skip
 from ..registration import Library, kernel_of, library_of, program_name, ptx_of
-from ..state import State
+from ..state import Kind, State
 
 __all__ = ["Linking"]
 
@@ -287,7 +287,7 @@ def cuOccupancyMaxPotentialBlockSizeWithFlags(
 # -- launches -------------------------------------------------------------------------------------------------------------
 
 
-def _arguments(pointers: int | None, extra: int | None) -> int | bytes | None:
+def packed_arguments(pointers: int | None, extra: int | None) -> int | bytes | None:
     """The address of the array of pointers to the arguments, or the packed arguments from the buffer whose address and size are in
     ``extra``."""
     if pointers or not extra:
@@ -307,9 +307,9 @@ def cuLaunchKernel(
     shared: int, stream: int, pointers: int | None, extra: int | None,
 ) -> None:  # fmt: skip
     launch = prepared(
-        state, kernel_of(state, handle), (gx, gy, gz), (bx, by, bz), _arguments(pointers, extra), shared
+        state, kernel_of(state, handle), (gx, gy, gz), (bx, by, bz), packed_arguments(pointers, extra), shared
     )
-    state.enqueue(stream, launch)
+    state.enqueue(stream, launch, Kind.KERNEL)
 
 
 @function(c_void_p, *[c_uint] * 7, c_void_p, c_void_p)
@@ -319,7 +319,7 @@ def cuLaunchCooperativeKernel(
 ) -> None:  # fmt: skip
     kernel = kernel_of(state, handle)
     launch = prepared(state, kernel, (gx, gy, gz), (bx, by, bz), pointers, shared, cooperative=True)
-    state.enqueue(stream, launch)
+    state.enqueue(stream, launch, Kind.KERNEL)
 
 
 class _Config(Structure):
@@ -341,10 +341,10 @@ def cuLaunchKernelEx(state: State, given: int, handle: int, pointers: int | None
     (gx, gy, gz), (bx, by, bz) = config.grid, config.block
     cluster, cooperative = launch_attributes(config.attributes, config.count)
     launch = prepared(
-        state, kernel_of(state, handle), (gx, gy, gz), (bx, by, bz), _arguments(pointers, extra), config.shared,
+        state, kernel_of(state, handle), (gx, gy, gz), (bx, by, bz), packed_arguments(pointers, extra), config.shared,
         cluster=cluster, cooperative=cooperative,
     )  # fmt: skip
-    state.enqueue(config.stream, launch)
+    state.enqueue(config.stream, launch, Kind.KERNEL)
 
 
 # -- linking --------------------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ _FUNCTIONS = {
 #: limit of bytes of a launch's allocations that are kept for the next one
 _KEPT_BYTES = 1 << 18
 _MOST_KEPT = 4
+_WHOLE = (1 << 64) - 1
 _NO_RECORDS = np.zeros(0, np.uint8)
 
 
@@ -81,25 +82,15 @@ class Launch:
         self.code = code
         #: keeps the code alive while it runs, even if better code replaces it meanwhile
         self._library = code.library
-        told = memory.on_access is not None or before is not None
         # arrays may be freed while the collector runs: their rows remain until the launch has ended
+        told = self._is_told
         self._table, self._count, self._listed = _table_of(memory, told)
         self._rows = len(self._table)
-        # weak, so that the device's memory is freed without a garbage collection
-        launch = weakref.proxy(self)
-        self._saver = Callback(lambda *where: launch._tell(*where)) if told else None
+        self._saver = self._announcing() if told else None
         #: whether threads must stop calling compiled code
         self.stopped = False
-        if self._saver is not None:
-            first = self._table[: self._count]
-            self._table = self._table.copy()
-            flags = 2 * (memory.on_access is not None) + 4 * (before is not None)
-            self._table[: len(first), 3] += flags * (first[:, 2] % PADDED != KINDS["param"])
         memory.heap.changed.clear()
-        self._images = np.ascontiguousarray(memory.images.rows)
-        self._tids = _thread_ids(plan.block)
-        self._params = HostTable(np.frombuffer(bytearray(plan.parameters + bytes(16)), np.uint8))
-        self._symbols = HostTable(np.append(plan.symbols, np.uint64(0))) if len(plan.symbols) else _NO_SYMBOLS
+        self._images = memory.images.rows if memory.images else None
         #: counters per thread, if they are observed
         self.threads = make_table(program, plan) if "threads" in observe else None
         #: records of accessed values, if they are observed
@@ -110,10 +101,27 @@ class Launch:
         self.free: list[Slot] = []
         self.races = RaceMemory(program, plan, memory)
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
+        #: the key of interchangeable slots, apart from the records of the race detector
+        self._slots = plan.warps_per_cta, plan.shared_bytes, int(self.races.checked)
         #: runtime functions by name
         self.functions = _functions(generation())
         if self.races.any:
             load_races()
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether compiled code calls Python before the first access, or the first write, to an allocation."""
+        return self.memory.on_access is not None or self.before is not None
+
+    def _announcing(self) -> Callback:
+        """The function that compiled code calls for that; marks the rows of the table."""
+        first = self._table[: self._count]
+        self._table = self._table.copy()
+        flags = 2 * (self.memory.on_access is not None) + 4 * (self.before is not None)
+        self._table[: len(first), 3] += flags * (first[:, 2] % PADDED != KINDS["param"])
+        # weak, so that the device's memory is freed without a garbage collection
+        launch = weakref.proxy(self)
+        return Callback(lambda *where: launch._tell(*where))
 
     @property
     def failed(self) -> BaseException | None:
@@ -141,59 +149,71 @@ class Launch:
             spare = 0 if self.threads is None else columns_of(self.program).count * COLUMN_BYTES
             context = WorkerContext(self.program, self.code.generated, self.code.tables, spare)
         plan = self.plan
-        shapes = {
-            Context.NTID: (*plan.block, *plan.grid),
-            Context.CLUSTER_SHAPE: (*plan.cluster, *plan.clusters),
-        }
-        context.begin(self._fields(), shapes)
-        context.put({Context.PARAMS: self._params.address, **self.races.numbers})  # differ between launches
+        shape = plan.grid, plan.block, plan.cluster, plan.explicit_cluster, plan.shared_bytes, self.cancels
+        if context.shape != shape:
+            tids = _thread_ids(plan.block)
+            sizes: dict[int, tuple[int, ...]] = {
+                Context.NTID: (*plan.block, *plan.grid),
+                Context.CLUSTER_SHAPE: (*plan.cluster, *plan.clusters),
+            }
+            context.prepare(shape, self._fields_of_shape(tids.address), sizes, tids)
+        context.begin(plan.parameters, plan.symbols, self._fields())
+        context.put(self.races.fields)
+        if self.values is not None:
+            context.put(self.values.fields)
+        if self._saver is not None:
+            context.put({Context.SAVE: self._saver.address, Context.SAVE_RECORD: self._saver.record})
+        if self.threads is not None:
+            context.put(
+                {
+                    Context.THREADS: address_of(self.threads.counts),
+                    Context.KEPT: address_of(self._kept),
+                    Context.KEPT_COUNT: len(plan.kept),
+                }
+            )
         self.contexts.append(context)
         return context
 
-    def _fields(self) -> dict[int, int]:
-        """The fields that may differ between launches of the same code, except those of each launch."""
-        plan, memory = self.plan, self.memory
+    def _fields_of_shape(self, tids: int) -> dict[int, int]:
+        """The fields that follow from code and shape."""
+        plan = self.plan
         last = plan.threads_per_cta - 32 * (plan.warps_per_cta - 1)
-        fields = {
-            Context.WARP_CODE: self._library.addresses["warp"],
+        return {
             Context.WARPS: plan.warps_per_cta,
-            Context.BUDGET: plan.max_instructions,
-            Context.ARENA: memory.host - memory.origin,
-            Context.SHADOW: memory.host_shadow - memory.origin,
-            Context.TABLE: address_of(self._table),
-            Context.TABLE_ROWS: self._rows,
-            Context.TIDS: self._tids.address,
+            Context.TIDS: tids,
             Context.SHARED_BYTES: plan.shared_bytes,
             Context.LAST_LANES: (1 << last) - 1,
-            Context.SYMBOLS: self._symbols.address,
             Context.DYNAMIC_SHARED: plan.dynamic_shared,
-            Context.PARAM_ADDRESS: plan.parameter_address,
-            Context.COUNTING: int("memory" in self.observe),
-            Context.READS: self._touched(0),
-            Context.WRITES: self._touched(1),
             Context.CLUSTER_CTAS: plan.cluster_ctas if self.clustered else 0,
-            Context.IMAGES: address_of(self._images),
-            Context.IMAGE_ROWS: len(self._images),
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
-            Context.NEAR: self._near.address,
             Context.BY_LANES: int(self.diverged),
             Context.UNITS: self.units if self.cancels else 0,
-            Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
-            **self.races.fields,
         }
-        if self.values is not None:
-            fields |= self.values.fields
-        if self._saver is not None:
-            fields[Context.SAVE], fields[Context.SAVE_RECORD] = self._saver.address, self._saver.record
-        if self.threads is not None:
-            fields[Context.THREADS] = address_of(self.threads.counts)
-            fields[Context.KEPT] = address_of(self._kept)
-            fields[Context.KEPT_COUNT] = len(plan.kept)
-        return fields
+
+    def _fields(self) -> tuple[int, ...]:
+        """The first fields of ``Context``, which may differ between launches of the same code and shape."""
+        plan, memory, images = self.plan, self.memory, self._images
+        return (
+            self._library.addresses["warp"],
+            plan.max_instructions,
+            memory.host - memory.origin & _WHOLE,
+            memory.host_shadow - memory.origin & _WHOLE,
+            address_of(self._table),
+            self._rows,
+            plan.parameter_address,
+            "memory" in self.observe,
+            self._touched(0),
+            self._touched(1),
+            0 if images is None else address_of(images),
+            0 if images is None else len(images),
+            self._near.address,
+            (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
+            self.races.sites,
+        )
 
     def _touched(self, number: int) -> int:
         maps = self.memory.touched
-        return address_of(maps[number]) - self.memory.origin if maps is not None else 0
+        return address_of(maps[number]) - self.memory.origin & _WHOLE if maps is not None else 0
 
     def lock_lines(self) -> None:
         """Prepare for several threads: each locks the lines of global memory that it checks for races."""
@@ -226,7 +246,7 @@ class Launch:
         """Memory for a CTA, reused or new. Raises ``LaunchError`` if the host has too little."""
         if self.free:
             return self.free.pop()
-        kept = None if self.clustered else self.code.slots.pop(self._shape, None)
+        kept = None if self.clustered else self.code.slots.pop(self._slots, None)
         if kept is not None:
             self._give_records(kept)
             return kept
@@ -280,30 +300,22 @@ class Launch:
 
     # --------------------------------------------------------------------------------------------- reuse by the next launch
 
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        """The key of interchangeable slots, apart from the records of the race detector."""
-        return self.plan.warps_per_cta, self.plan.shared_bytes, int(self.races.checked)
-
     def end(self) -> None:
         """Keep small allocations for the next launch, after this one has ended and its counters have been read."""
-        self._keep_race_records()
+        if self.races.checked:
+            in_clusters = (slot for group in self._groups for slot in group.slots)
+            self.races.keep([slot.races for slot in (*self.free, *in_clusters)])
         self.races.end()
         if not self.clustered and self.free and self.free[0].bytes <= _KEPT_BYTES:
-            spare = self.code.slots[self._shape] = self.free[0]
+            spare = self.code.slots[self._slots] = self.free[0]
             # race records are kept separately, by shape and up to a limit
             spare.races = _NO_RECORDS
         if self.threads is not None:  # contexts point to counters of this launch
             return
-        kept = [context for context in self.contexts if context.whole.size <= _KEPT_BYTES][:_MOST_KEPT]
-        for context in kept:
-            context.reset()
-        self.code.contexts += kept[: max(0, _MOST_KEPT - len(self.code.contexts))]
-
-    def _keep_race_records(self) -> None:
-        if self.races.checked:
-            in_clusters = (slot for group in self._groups for slot in group.slots)
-            self.races.keep([slot.races for slot in (*self.free, *in_clusters)])
+        for context in self.contexts:
+            if context.whole.size <= _KEPT_BYTES and len(self.code.contexts) < _MOST_KEPT:
+                context.reset()
+                self.code.contexts.append(context)
 
 
 @uncollected
@@ -336,6 +348,3 @@ class _Functions(dict[str, Callable[..., int]]):
 def _functions(generation: int) -> _Functions:
     """The runtime functions of a generation; optimised ones have a higher number."""
     return _Functions()
-
-
-_NO_SYMBOLS = HostTable(np.zeros(1, np.uint64))

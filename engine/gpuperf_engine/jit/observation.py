@@ -25,36 +25,23 @@ def observation_of(launch: Launch) -> Observation:
     """The observation of a launch that has ended."""
     program, contexts = launch.program, launch.contexts
     first = contexts[0]
-    blocks, predicated, sites = first.blocks.copy(), first.predicated.copy(), first.sites.copy()
-    beyond = first.overruns()
-    unseen = {*first.unseen[:-1].nonzero()[0].tolist()}
+    counters = first.counters.copy()
     for context in contexts[1:]:
-        blocks += context.blocks
-        predicated += context.predicated
-        sites += context.sites
-        merge(beyond, context.overruns())
-        unseen.update(context.unseen[:-1].nonzero()[0].tolist())
-    observation = Observation(
-        blocks[0],
-        blocks[1],
-        blocks[2],
-        blocks[3],
-        predicated[: len(program.predicated)],
-        sites[: len(program.sites)] if "memory" in launch.observe else None,
-        beyond=beyond,
-    )
-    if observation.sites is not None:
-        observation.hottest = hottest_of([context.targets for context in contexts if context.targets.size])
-        launch.code.tables.fill(observation.sites, observation)
-    observation.uninitialized = frozenset(unseen)
-    breaches = [item for context in contexts for item in context.breaches()]
-    if breaches:
-        observation.breaches = first_breaches(breaches)
+        counters += context.counters
+    counted, tables = "memory" in launch.observe, launch.code.tables
+    if counted:
+        tables.fill(counters)
+    observation = tables.layout.observation(counters, counted)
+    if counted and first.targets.size:
+        observation.hottest = hottest_of([context.targets for context in contexts])
+    if any([context.is_remarkable for context in contexts]):
+        _add_remarkable(launch, observation)
     _settle_races(launch)
-    if any(context.races[0] for context in contexts):
+    if any([context.races[0] for context in contexts]):
         observation.races = races_of(program, launch.plan, (context.races for context in contexts))
     observation.threads = launch.threads
-    observation.cancelled = launch.plan.cluster_ctas * first.get(Context.CANCELLED)
+    if launch.cancels:
+        observation.cancelled = launch.plan.cluster_ctas * first.get(Context.CANCELLED)
     if first.tensor_work.size:
         totals = np.sum([context.tensor_work for context in contexts], axis=0).tolist()
         observation.tensor_work = {name: total for name, total in zip(WORK, totals) if total}
@@ -62,16 +49,31 @@ def observation_of(launch: Launch) -> Observation:
         context = contexts[0]
         complete = not context.get(Context.VALUE_LEFT_OUT)
         observation.values = launch.values.records(
-            context.address, context.get(Context.VALUE_USED), launch.memory, unseen, complete
+            context.address,
+            context.get(Context.VALUE_USED),
+            launch.memory,
+            observation.uninitialized,
+            complete,
         )
         if not complete:
             observation.notes = launch.values.note
-    left = any(context.left for context in contexts)
-    observation.remarks = (
-        *(remarks_on(program, sum((context.left for context in contexts), Counter())) if left else ()),
-        *_race_remarks(launch),
-    )
+    if any([context.left for context in contexts]):
+        observation.remarks = (*remarks_on(program, sum((context.left for context in contexts), Counter())),)
+    if launch.races.orders:
+        observation.remarks = (*observation.remarks, *_race_remarks(launch))
     return observation
+
+
+def _add_remarkable(launch: Launch, observation: Observation) -> None:
+    """Set the sites that read uninitialised memory, accesses past objects, and breaches of rules."""
+    unseen: set[int] = set()
+    for context in launch.contexts:
+        unseen.update(context.unseen[:-1].nonzero()[0].tolist())
+        merge(observation.beyond, context.overruns())
+    observation.uninitialized = frozenset(unseen)
+    breaches = [item for context in launch.contexts for item in context.breaches()]
+    if breaches:
+        observation.breaches = first_breaches(breaches)
 
 
 def causes(launch: Launch) -> Iterator[str]:
@@ -99,7 +101,7 @@ def _settle_races(launch: Launch) -> None:
 
 def _race_remarks(launch: Launch) -> Iterator[str]:
     most = Segment.MOST - 1
-    if launch.races.orders and launch.contexts[0].get(Context.RACE_SEGMENT_COUNT) == most:
+    if launch.contexts[0].get(Context.RACE_SEGMENT_COUNT) == most:
         kernel = launch.program.kernel
         yield (
             f"{kernel.span}: {kernel.name!r}: after {most:,} segments between fences and barriers accesses of global memory were "

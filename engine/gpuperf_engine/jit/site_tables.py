@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,10 +15,43 @@ from ..simt.clusters import reaches_peers
 from ..simt.counters import Observation
 from ..simt.program import Program
 from .host_arrays import HostTable
+from .ir.access_records import SITE_COUNTERS
 from .runtime.access.text import Form
 from .runtime_libraries import generation, runtime_addresses
 
-__all__ = ["SiteTables"]
+__all__ = ["Layout", "SiteTables"]
+
+#: counters begin at multiples of so many words
+_WORDS = 8
+
+
+class Layout:
+    """Where the counters of a program are in an array of words: four rows of those of blocks, then those of predicated instructions
+    and of sites."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        sizes = (
+            4 * len(program.blocks), max(1, len(program.predicated)), SITE_COUNTERS * max(1, len(program.sites))
+        )  # fmt: skip
+        self.predicated, self.sites, self.words = accumulate(-(-size // _WORDS) * _WORDS for size in sizes)
+
+    def observation(self, counters: NDArray[np.int64], memory: bool) -> Observation:
+        """An observation with these counters; with those of sites only if ``memory`` is observed."""
+        blocks, predicated = len(self._program.blocks), len(self._program.predicated)
+        sites = None
+        if memory:
+            sites = counters[self.sites :][: SITE_COUNTERS * len(self._program.sites)].reshape(
+                -1, SITE_COUNTERS
+            )
+        return Observation(
+            counters[:blocks],
+            counters[blocks : 2 * blocks],
+            counters[2 * blocks : 3 * blocks],
+            counters[3 * blocks : 4 * blocks],
+            counters[self.predicated : self.predicated + predicated],
+            sites,
+        )
 
 
 class SiteTables:
@@ -30,37 +66,15 @@ class SiteTables:
         self.pieces = HostTable(np.frombuffer(program.pieces, np.uint8))
         self.used = HostTable(np.array(program.used, np.uint32))
         self._near: dict[tuple[bool, int], tuple[int, HostTable]] = {}
-        guards = [program.predicated_of.get(instruction) for instruction in instructions]
-        unguarded = [site for site, guard in zip(sites, guards) if guard is None]
-        #: (sites, blocks) whose requests are the executions of the block
-        self._requests = _columns([(site.index, site.block) for site in unguarded])
-        #: (sites, blocks) whose lanes are those of the block, without matrix accesses, for which only some lanes provide addresses,
-        #: and bulk copies, which count pieces
-        self._lanes = _columns(
-            [
-                (site.index, site.block)
-                for site in unguarded
-                if not site.instruction.effect.whole_warp and site.instruction.effect is not BULK_COPY
-            ]
-        )
-        #: (sites, guards) whose lanes are those for which the guard holds
-        self._guarded = _columns(
-            [
-                (site.index, guard)
-                for site, guard in zip(sites, guards)
-                if guard is not None and site.instruction.effect is not BULK_COPY
-            ]
-        )
+        self.layout = layout = Layout(program)
+        #: counters of sites that follow from others: those of requests from the executions of the block, those of lanes from the lanes
+        #: of the block or those for which the guard holds
+        self._derived, self._from = _columns([*_derived(program, layout)])
 
-    def fill(self, sites: NDArray[np.int64], observed: Observation) -> None:
+    def fill(self, counters: NDArray[np.int64]) -> None:
         """Set the requests and lanes of sites that follow from the counters of blocks and guards."""
-        for column, (rows, counters), counts in (
-            (0, self._requests, observed.block_warps),
-            (1, self._lanes, observed.block_lanes),
-            (1, self._guarded, observed.predicated),
-        ):
-            if rows.size:
-                sites[rows, column] = counts[counters]
+        if self._derived.size:
+            counters[self._derived] = counters[self._from]
 
     def near(self, shared: bool, watch: int) -> HostTable:
         """For each generic load or store the function for shared memory (``Context.NEAR``), if the launch has any."""
@@ -85,6 +99,21 @@ class SiteTables:
                 form = Form(width, max(1, site.bytes // width))
                 names[site.index] = f"{space}_{site.instruction.effect.name}_{form.name}"
         return names
+
+
+def _derived(program: Program, layout: Layout) -> Iterator[tuple[int, int]]:
+    """Pairs of a counter of a site and that which it equals."""
+    for site in program.sites:
+        requests, lanes = (layout.sites + SITE_COUNTERS * site.index + column for column in (0, 1))
+        guard = program.predicated_of.get(site.instruction)
+        if guard is None:
+            yield requests, site.block
+        if site.instruction.effect is BULK_COPY:
+            continue  # counts pieces
+        if guard is not None:
+            yield lanes, layout.predicated + guard
+        elif not site.instruction.effect.whole_warp:  # of matrix accesses only some lanes provide addresses
+            yield lanes, len(program.blocks) + site.block
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from .codegen.generator import Generated
 from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
-from .ir.access_records import BEYOND_BYTES, SITE_COUNTERS, GlobalShape, SiteCache, Target
+from .ir.access_records import BEYOND_BYTES, GlobalShape, SiteCache, Target
 from .ir.copy_records import instruction_at
 from .ir.race_records import Race
 from .ir.tensor_records import TensorWork
@@ -32,6 +31,8 @@ from .site_tables import SiteTables
 __all__ = ["WorkerContext"]
 
 _WORD = struct.Struct("<Q")
+#: the fields of a launch, at the beginning of the record
+_LAUNCH = struct.Struct(f"<{Context.RACE_SITES // 8 + 1}Q")
 _WHOLE = (1 << 64) - 1
 #: the key of the context record itself, among the arrays that it points to
 _CONTEXT = -1
@@ -43,43 +44,53 @@ class WorkerContext:
 
     def __init__(self, program: Program, generated: Generated, tables: SiteTables, thread_bytes: int) -> None:
         self._program = program
-        sites, predicated = max(1, len(program.sites)), max(1, len(program.predicated))
+        sites = max(1, len(program.sites))
         # the last one is for accesses that are not counted
         unseen = len(program.sites) + 1
+        layout = tables.layout
         sizes = {
-            Context.BLOCKS: 32 * len(program.blocks),
-            Context.PREDICATED: 8 * predicated,
-            Context.SITES: 8 * SITE_COUNTERS * sites,
+            Context.BLOCKS: 8 * layout.predicated,
+            Context.PREDICATED: 8 * (layout.sites - layout.predicated),
+            Context.SITES: 8 * (layout.words - layout.sites),
             Context.UNSEEN: 8 * unseen,
+            Context.BEYOND: unseen * BEYOND_BYTES,
             Context.CACHE: unseen * SiteCache.BYTES,
             Context.SHAPES: sites * GlobalShape.BYTES,
-            Context.BEYOND: unseen * BEYOND_BYTES,
             Context.SCRATCH: 8192,
             Context.THREADS_SPARE: thread_bytes,
-            Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
-            Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS,
             Context.TARGETS: SLOTS * Target.BYTES * program.once(has_global_atomics),
             Context.TENSOR_WORK: TensorWork.BYTES * program.uses_tensor_memory,
+            Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
+            Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS,
+            # with room for a vector that begins in the last parameter
+            Context.PARAMS: program.kernel.param_bytes + 16,
+            Context.SYMBOLS: 8 * len(program.symbols),
             _CONTEXT: Context.BYTES,
         }
         starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in sizes.values())]
-        #: all memory that compiled code writes, other than the context record; zero at the beginning of a launch
+        #: all memory that compiled code writes
         self.whole = aligned(starts[-1])
         first = address_of(self.whole)
         addresses = {name: first + start for name, start in zip(sizes, starts)}
         views = {name: self.whole[start : start + size] for (name, size), start in zip(sizes.items(), starts)}
-        self.blocks = views[Context.BLOCKS].view(np.int64).reshape(4, -1)
-        self.predicated = views[Context.PREDICATED].view(np.int64)
-        self.sites = views[Context.SITES].view(np.int64).reshape(sites, SITE_COUNTERS)
+        #: of blocks, predicated instructions and sites, see ``SiteTables.layout``
+        self.counters: NDArray[np.int64] = self.whole[: 8 * layout.words].view(np.int64)
         self.unseen = views[Context.UNSEEN].view(np.int64)
+        self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
+        start = addresses[Context.UNSEEN] - first
+        #: everything about single accesses to global memory that compiled code notes, zero in most launches
+        self._remarkable = self.whole[start : addresses[Context.CACHE] - first].view(np.int64)
         self.cache = views[Context.CACHE]
         self.races = views[Context.RACES_FOUND].view(np.int64)
         #: lanes of atomics at each address, as in ``simt.atomic_targets``; empty if there are none
         self.targets = views[Context.TARGETS].view(np.int64).reshape(-1, Target.BYTES // 8)
         #: operations of products in tensor memory, by ``isa.tensor_memory.WORK``; empty if there are none
         self.tensor_work = views[Context.TENSOR_WORK][TensorWork.OPERATIONS :][: 8 * len(WORK)].view(np.int64)
-        self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
         self._noted = views[Context.NOTED].view(np.int64)
+        #: what must be zero at the beginning of a launch, apart from the numbers of rows of the two lists after it
+        self._counting = self.whole[: addresses[Context.NOTED] - first].view(np.int64)
+        self._parameters = views[Context.PARAMS].data
+        self._symbols = views[Context.SYMBOLS].view(np.uint64)
         self._record: NDArray[np.uint8] = views[_CONTEXT]
         self._bytes = self._record.data
         #: host address of the context record
@@ -87,10 +98,11 @@ class WorkerContext:
         #: how often warps left compiled code, by event and block
         self.left: Counter[tuple[int, int]] = Counter()
         self._put_fixed(program, generated, tables, addresses)
-        #: the initial record, without the fields of a launch
-        self._fresh = self._record.copy()
-        #: the fields of the last launch, and the record with these
-        self._begun: tuple[object, object, NDArray[np.uint8]] = None, None, self._fresh
+        #: the initial record of a launch of this shape, without the fields of a launch
+        self._fresh = self._fixed = self._record.copy()
+        self.shape: Hashable = None
+        #: what the fields of the shape point to
+        self._kept: object = None
 
     def _put_fixed(
         self, program: Program, generated: Generated, tables: SiteTables, addresses: Mapping[int, int]
@@ -120,15 +132,24 @@ class WorkerContext:
             }
         )
 
-    def begin(self, fields: Mapping[int, int], shapes: Mapping[Any, tuple[int, ...]]) -> None:
-        """Set the fields that differ between launches in the initial record: 64-bit fields, and fields of several 32-bit sizes."""
-        if self._begun[0] == fields and self._begun[1] == shapes:  # launches often repeat the previous one
-            self._record[:] = self._begun[2]
-            return
+    def prepare(
+        self, shape: Hashable, fields: Mapping[int, int], sizes: Mapping[int, tuple[int, ...]], kept: object
+    ) -> None:
+        """Set the fields that follow from the shape of launches: 64-bit fields, and fields of several 32-bit sizes; ``kept``: what
+        they point to."""
+        self._record[:] = self._fixed
         self.put(fields)
-        for offset, sizes in shapes.items():
-            struct.pack_into(f"<{len(sizes)}i", self._bytes, offset, *sizes)
-        self._begun = fields, shapes, self._record.copy()
+        for offset, values in sizes.items():
+            struct.pack_into(f"<{len(values)}i", self._bytes, offset, *values)
+        self._fresh = self._record.copy()
+        self.shape, self._kept = shape, kept
+
+    def begin(self, parameters: bytes, symbols: NDArray[np.uint64], fields: tuple[int, ...]) -> None:
+        """Set what differs between launches: parameters, addresses of symbols, and the first fields of the record."""
+        self._parameters[: len(parameters)] = parameters
+        if self._symbols.size:
+            self._symbols[:] = symbols
+        _LAUNCH.pack_into(self._bytes, 0, *fields)
 
     def put(self, fields: Mapping[int, int]) -> None:
         """Set fields of the record, 64 bits each."""
@@ -142,9 +163,15 @@ class WorkerContext:
 
     def reset(self) -> None:
         """Reset for another launch of the same code."""
-        self.whole[:] = 0
+        self._counting.fill(0)
+        self._noted[0] = self.races[0] = 0
         self._record[:] = self._fresh
         self.left.clear()
+
+    @property
+    def is_remarkable(self) -> bool:
+        """Whether there are ``unseen`` sites, overruns or breaches."""
+        return bool(np.count_nonzero(self._remarkable) or self._noted[0])
 
     def breaches(self) -> Iterator[Breach]:
         """Violations of the rules in ``isa.rules`` that compiled code recorded."""

@@ -44,77 +44,79 @@ MATRICES_BYTES = 1 << 16
 class Context(Record):
     """One thread's view of the launch; fields of eight bytes."""
 
+    # the fields of a launch, in the order in which ``WorkerContext.begin`` packs them
     WARP_CODE = U64(0)
-    WARPS = U64(8)
-    STATE_BYTES = U64(16)
-    QUANTUM = U64(24)
-    BUDGET = U64(32)
-    ARENA = U64(40)  # host address = device address + this
-    SHADOW = U64(48)  # shadow byte = device address + this
+    BUDGET = U64(8)
+    ARENA = U64(16)  # host address = device address + this
+    SHADOW = U64(24)  # shadow byte = device address + this
     # ascending
-    TABLE: Pointer[Range] = Pointer(56)
-    TABLE_ROWS = U64(64)
-    BLOCKS = U64(72)  # counters of blocks: warps, lanes, divergent, as three arrays
-    SITES = U64(80)  # SITE_COUNTERS per site
-    PREDICATED = U64(88)
-    CACHE = U64(96)  # SiteCache.BYTES per site
-    UNSEEN = U64(104)  # UNSEEN_BYTES per site
-    TIDS = U64(112)  # per warp: 32 × tid.x, tid.y, tid.z as i32
-    PARAMS = U64(120)
-    SHARED_BYTES = U64(128)
-    LOCAL_BYTES = U64(136)  # per thread
-    SCRATCH = U64(144)  # for the runtime's own use
-    ZERO_START = U64(152)  # start of the part of the state that is cleared when a CTA starts
-    ZERO_BYTES = U64(160)
-    LAST_LANES = U64(168)  # active lanes of the last warp, as a mask
-    NTID = Array32(176)  # three i32
-    NCTAID = Array32(188)  # three i32
-    FAULT_SITE = U64(200)
-    FAULT_LANE = U64(208)
-    FAULT_ADDRESS = U64(216)
-    # 0: global and the other spaces of the arena, 1: shared, 2: local; from 8 on: an error of an mbarrier
-    FAULT_SPACE = U64(224)
-    SHARED_WINDOW = U64(232)
-    LOCAL_WINDOW = U64(240)
-    WINDOW_BYTES = U64(248)
-    WATCH = U64(256)  # how a load detects unwritten shared memory: 1 by the shadow, 2 by the fill pattern
-    SYMBOLS = U64(264)  # addresses of variables and functions, in order of ``Program.symbols``
-    ATOMIC_LOCK = U64(272)
-    PASSED = U64(280)  # barriers released, for the livelock check
-    DYNAMIC_SHARED = U64(288)
-    PARAM_ADDRESS = U64(296)
-    SHAPES = U64(304)
-    CTA: Pointer[Cta] = Pointer(312)  # the records of the running CTA and warp
-    STATE: Pointer[State] = Pointer(320)
-    FAULTED = U64(328)  # 1 after an invalid access
-    COUNTING = U64(336)  # 1: sectors and wavefronts are counted
-    # offset in a state of the parameters of calls, which extend to its end; they too are cleared when a CTA starts
-    PARAMETERS = U64(344)
-    THREADS = U64(352)  # counters of single threads, COLUMN_BYTES each, by recorded CTA and warp
-    THREADS_SPARE = U64(360)  # a scratch copy of one warp's counters, for CTAs that are not recorded
-    KEPT = U64(368)  # the recorded CTAs, i64, ascending, with −1 after the last
-    KEPT_COUNT = U64(376)
-    READS = U64(384)  # map of the bytes read = device address + this; 0: not tracked
-    WRITES = U64(392)  # likewise of the bytes written
-    CLUSTER_CTAS = U64(400)  # CTAs of a cluster; 0: CTAs run by themselves
-    CLUSTER_SHAPE = Array32(408)  # three i32
-    CLUSTERS = Array32(420)  # of the grid, three i32
-    EXPLICIT_CLUSTER = U64(432)
-    REMOTE = U64(440)  # a byte per site: whether it may reach the shared memory of other CTAs
-    # the mbarrier object, and the amount that exceeds its range; of a bulk copy: 1 for a read
-    FAULT_WORD = U64(448)
-    FAULT_AMOUNT = U64(456)
-    OWNER: Pointer[Cta] = Pointer(464)  # the record of the CTA that has the mbarrier object
-    IMAGES = U64(472)  # rows of textures and surfaces, ``isa.images.image.ROW_WORDS`` words each
-    IMAGE_ROWS = U64(480)
+    TABLE: Pointer[Range] = Pointer(32)
+    TABLE_ROWS = U64(40)
+    PARAM_ADDRESS = U64(48)
+    COUNTING = U64(56)  # 1: sectors and wavefronts are counted
+    READS = U64(64)  # map of the bytes read = device address + this; 0: not tracked
+    WRITES = U64(72)  # likewise of the bytes written
+    IMAGES = U64(80)  # rows of textures and surfaces, ``isa.images.image.ROW_WORDS`` words each
+    IMAGE_ROWS = U64(88)
     # per site, of generic accesses: the function for accesses whose lanes all address shared memory; 0: there is none
-    NEAR = U64(488)
-    FAULT_SIZE = U64(496)  # bytes of an invalid access, where they differ from those of its site
-    MOVED = U64(504)  # bytes of a tensor copy
-    REACHES = U64(512)  # a byte per site: the bits of the memory that it may access (``spaces.reachable``)
-    STRICT = U64(520)  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
-    NOTED: Pointer[Breaches] = Pointer(528)  # the count of the recorded breaches, then their records
-    RACE_SITES = U64(536)  # two bytes per site: bits of ``Race``; zeros where races are not checked
+    NEAR = U64(96)
+    STRICT = U64(104)  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
+    RACE_SITES = U64(112)  # two bytes per site: bits of ``Race``; zeros where races are not checked
+    # all others
+    WARPS = U64(120)
+    STATE_BYTES = U64(128)
+    QUANTUM = U64(136)
+    BLOCKS = U64(144)  # counters of blocks: warps, lanes, divergent, as three arrays
+    SITES = U64(152)  # SITE_COUNTERS per site
+    PREDICATED = U64(160)
+    CACHE = U64(168)  # SiteCache.BYTES per site
+    UNSEEN = U64(176)  # UNSEEN_BYTES per site
+    TIDS = U64(184)  # per warp: 32 × tid.x, tid.y, tid.z as i32
+    PARAMS = U64(192)
+    SHARED_BYTES = U64(200)
+    LOCAL_BYTES = U64(208)  # per thread
+    SCRATCH = U64(216)  # for the runtime's own use
+    ZERO_START = U64(224)  # start of the part of the state that is cleared when a CTA starts
+    ZERO_BYTES = U64(232)
+    LAST_LANES = U64(240)  # active lanes of the last warp, as a mask
+    NTID = Array32(248)  # three i32
+    NCTAID = Array32(260)  # three i32
+    FAULT_SITE = U64(272)
+    FAULT_LANE = U64(280)
+    FAULT_ADDRESS = U64(288)
+    # 0: global and the other spaces of the arena, 1: shared, 2: local; from 8 on: an error of an mbarrier
+    FAULT_SPACE = U64(296)
+    SHARED_WINDOW = U64(304)
+    LOCAL_WINDOW = U64(312)
+    WINDOW_BYTES = U64(320)
+    WATCH = U64(328)  # how a load detects unwritten shared memory: 1 by the shadow, 2 by the fill pattern
+    SYMBOLS = U64(336)  # addresses of variables and functions, in order of ``Program.symbols``
+    ATOMIC_LOCK = U64(344)
+    PASSED = U64(352)  # barriers released, for the livelock check
+    DYNAMIC_SHARED = U64(360)
+    SHAPES = U64(368)
+    CTA: Pointer[Cta] = Pointer(376)  # the records of the running CTA and warp
+    STATE: Pointer[State] = Pointer(384)
+    FAULTED = U64(392)  # 1 after an invalid access
+    # offset in a state of the parameters of calls, which extend to its end; they too are cleared when a CTA starts
+    PARAMETERS = U64(400)
+    THREADS = U64(408)  # counters of single threads, COLUMN_BYTES each, by recorded CTA and warp
+    THREADS_SPARE = U64(416)  # a scratch copy of one warp's counters, for CTAs that are not recorded
+    KEPT = U64(424)  # the recorded CTAs, i64, ascending, with −1 after the last
+    KEPT_COUNT = U64(432)
+    CLUSTER_CTAS = U64(440)  # CTAs of a cluster; 0: CTAs run by themselves
+    CLUSTER_SHAPE = Array32(448)  # three i32
+    CLUSTERS = Array32(460)  # of the grid, three i32
+    EXPLICIT_CLUSTER = U64(472)
+    REMOTE = U64(480)  # a byte per site: whether it may reach the shared memory of other CTAs
+    # the mbarrier object, and the amount that exceeds its range; of a bulk copy: 1 for a read
+    FAULT_WORD = U64(488)
+    FAULT_AMOUNT = U64(496)
+    OWNER: Pointer[Cta] = Pointer(504)  # the record of the CTA that has the mbarrier object
+    FAULT_SIZE = U64(512)  # bytes of an invalid access, where they differ from those of its site
+    MOVED = U64(520)  # bytes of a tensor copy
+    REACHES = U64(528)  # a byte per site: the bits of the memory that it may access (``spaces.reachable``)
+    NOTED: Pointer[Breaches] = Pointer(536)  # the count of the recorded breaches, then their records
     RACES_FOUND = U64(544)  # how many, and their rows of ``Race.COLUMNS`` words
     # epoch of the asynchronous copy whose access is checked, and the rank of its CTA << 32; 0: the access is the warp's own
     RACE_AGENT = U64(552)
@@ -126,15 +128,15 @@ class Context(Record):
     ENTRIES = U64(592)  # of a warp's stack
     # function that runs before the first access or store to an allocation, with its row and whether the access is a store
     SAVE = U64(600)
-    SAVE_RECORD = U64(656)  # and its first argument
+    SAVE_RECORD = U64(608)  # and its first argument
     # host address of the cells of the lines of global memory (``Line``); 0: races between CTAs are not checked
-    RACE_LINES = U64(608)
-    RACE_FROM = U64(616)  # start of global memory, and its bytes
-    RACE_SPAN = U64(624)
-    RACE_FIRST = U64(632)  # number of the launch's first CTA, counted over all launches
-    RACE_LOCKED = U64(640)  # 1: several threads run CTAs, so that a check locks the line or word
+    RACE_LINES = U64(616)
+    RACE_FROM = U64(624)  # start of global memory, and its bytes
+    RACE_SPAN = U64(632)
+    RACE_FIRST = U64(640)  # number of the launch's first CTA, counted over all launches
+    RACE_LOCKED = U64(648)  # 1: several threads run CTAs, so that a check locks the line or word
     # the clocks of the running warp; 0: races in shared memory are not checked
-    RACE_WARP: Pointer[RaceWarp] = Pointer(648)
+    RACE_WARP: Pointer[RaceWarp] = Pointer(656)
     # the mbarrier at which the previous lane of the instruction arrived; 0: this is the first lane
     RACE_ARRIVED = U64(664)
     RACE_LOWEST = U64(672)  # first and last line of which CTAs may have accessed the same bytes
@@ -169,11 +171,11 @@ class Context(Record):
     # host address of the words of global memory (``Word``; 0: words are not checked), and of the cells of words that several CTAs
     # access
     RACE_WORDS = U64(872)
-    RACE_CELLS = U64(912)
-    RACE_ACCESSORS = U64(880)  # host address of ``Accessors``, and the first one of the launch
-    RACE_ACCESSORS_FROM = U64(888)
-    RACE_ACCESSOR = U64(896)  # the last one, and the end of those reserved; 0: there was none
-    RACE_ACCESSORS_END = U64(904)
+    RACE_CELLS = U64(880)
+    RACE_ACCESSORS = U64(888)  # host address of ``Accessors``, and the first one of the launch
+    RACE_ACCESSORS_FROM = U64(896)
+    RACE_ACCESSOR = U64(904)  # the last one, and the end of those reserved; 0: there was none
+    RACE_ACCESSORS_END = U64(912)
     BY_LANES = U64(920)  # whether warps may arrive at barriers diverged
     # of clusters, or of CTAs without cluster: the next one in launch order that has not started, how many the grid has, how many were
     # cancelled, and the number of cancel requests

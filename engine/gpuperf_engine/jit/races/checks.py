@@ -34,6 +34,8 @@ _WORTH_IT = 256
 #: the same for accesses to global memory
 _WORTH_FORMS = 64
 _WORD = struct.Struct("<Q")
+#: no analysis
+_ANYWHERE = Places({}, (), False)
 _WORDS = Layout.WORDS | Layout.OF_BYTES | Layout.OF_HALVES
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
 
@@ -42,7 +44,7 @@ def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np
     """The bits of ``jit.ir.race_records.Race`` for each site, for accesses without a site, and for each of ``Program.images``; zeros
     if nothing is checked. ``memory``: the memory of the device before the launch."""
     if not plan.races:
-        return _no_flags(program)
+        return program.once(_no_flags)
     images = memory.images
     # launches often repeat the previous one
     decides = (
@@ -88,7 +90,7 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
     flags, touched, reads, by_data = known
     assert isinstance(flags, np.ndarray)
     warps = plan.ctas * plan.warps_per_cta
-    known_places = Places({}, (), False)
+    known_places = _ANYWHERE
     if touched and warps >= _WORTH_FORMS:
         known_places = places(program, plan, memory, place, touched, reads)
         bits = known_places.bits
@@ -135,22 +137,16 @@ def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliase
     ends = [address + size for address, size in plan.pointed_at]
     known: dict[int, int] = {}
     found: dict[int | Variable, int] = {}
-
-    def note(key: int | Variable, address: int, alone: bool) -> None:
+    words = memoryview(plan.parameters)[: len(plan.parameters) // 8 * 8]
+    for number, (address,) in enumerate(_WORD.iter_unpack(words)):
         place = bisect.bisect_right(starts, address) - 1
         inside = place >= 0 and address < ends[place]
-        if inside or alone:
-            found[key] = known.setdefault(starts[place] if inside else address, len(known))
-        else:
-            found[key] = -1
-
-    for number, (address,) in enumerate(
-        _WORD.iter_unpack(memoryview(plan.parameters)[: len(plan.parameters) // 8 * 8])
-    ):
-        note(8 * number, address, False)
+        found[8 * number] = known.setdefault(starts[place], len(known)) if inside else -1
     for target, address in zip(program.symbols, plan.symbols.tolist()):
         if isinstance(target, Variable):
-            note(target, address, True)
+            place = bisect.bisect_right(starts, address) - 1
+            inside = place >= 0 and address < ends[place]
+            found[target] = known.setdefault(starts[place] if inside else address, len(known))
     if not program.images:
         return found, ()
     anywhere = frozenset(known.setdefault(start, len(known)) for start in images.starts)

@@ -38,13 +38,6 @@ _NO_LINE = (1 << 63) - 1
 _MOST_KEPT = 1 << 25
 #: number of kept ``_Batches``, and bytes of batches with small pages
 _FEW, _SMALL = 2, 1 << 20
-#: the fields of ``Context`` without records of global memory
-_NOTHING: dict[int, int] = dict.fromkeys(
-    (
-        Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
-        Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END, Context.RACE_BITS,
-    ), 0,
-)  # fmt: skip
 #: the maximum number of adjacent words that one instruction accesses
 _ROW = 512
 
@@ -136,64 +129,70 @@ class _Batches:
 _kept_batches: dict[int, list[_Batches]] = {}
 
 
-def _kinds(program: Program, flags: NDArray[np.uint16]) -> int:
-    """The bits that any site has. Launches often have the flags of the previous one."""
+def _known(program: Program, flags: NDArray[np.uint16]) -> tuple[int, int]:
+    """The bits that any site has, and the host address of all of them. Launches often have the flags of the previous one."""
     last = program.kernel.memo.get("race kinds")
     if not (isinstance(last, tuple) and last[0] is flags):
-        last = program.kernel.memo["race kinds"] = flags, int(np.bitwise_or.reduce(flags))
-    return int(last[1])
+        last = program.kernel.memo["race kinds"] = flags, int(np.bitwise_or.reduce(flags)), address_of(flags)
+    return last[1], last[2]
 
 
 class RaceMemory:
     """The memory of one launch for race detection; ``checked`` is false if nothing is checked."""
 
+    #: whether CTAs may order accesses of one another
+    orders = False
+    checked = False
+    _windows = _by_words = _proxies = False
+    #: the logarithm of the bytes of a word
+    _unit = 2
+    _counts: NDArray[np.int64] | None = None
+    _batches: _Batches | None = None
+    _segments: NDArray[np.uint8] | None = None
+
     def __init__(self, program: Program, plan: LaunchPlan, memory: Memory) -> None:
         self._plan, self._memory = plan, memory
         #: bits of ``Race`` for each site
         self.flags = race_flags(program, plan, memory)
-        # races between CTAs, and whether one may wait for another; races between warps of a CTA
-        kinds = _kinds(program, self.flags) if plan.races else 0
-        among = bool(kinds & Race.AMONG)
-        #: whether CTAs may order accesses of one another
-        self.orders = among and not program.order_free
-        self._windows = bool(kinds & Race.WITHIN) and not self.orders
-        self._by_words = bool(kinds & Race.WORDS)
-        #: the logarithm of the bytes of a word
-        self._unit = 0 if kinds & Race.OF_BYTES else 1 if kinds & Race.OF_HALVES else 2
-        self._counts: NDArray[np.int64] | None = None
-        self._batches: _Batches | None = None
-        self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
-        self._segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders else None
-        self._proxies = bool(kinds & Race.ASYNC_PROXY)
+        kinds, self.sites = _known(program, self.flags)
         #: whether anything is checked or ordered
         self.any = kinds != 0
-        #: fields of ``Context`` that are new numbers in each launch
-        self.numbers: dict[int, int] = {}
-        #: the other fields of ``Context``
-        self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
+        #: fields of ``Context`` that are not 0, other than ``RACE_SITES``
+        self.fields: dict[int, int] = {}
+        if kinds:
+            self._prepare(kinds, program.order_free)
+
+    def _prepare(self, kinds: int, order_free: bool) -> None:
+        # races between CTAs, and whether one may wait for another; races between warps of a CTA
+        among = bool(kinds & Race.AMONG)
+        self.orders = among and not order_free
+        self._windows = bool(kinds & Race.WITHIN) and not self.orders
+        self._by_words = bool(kinds & Race.WORDS)
+        self._unit = 0 if kinds & Race.OF_BYTES else 1 if kinds & Race.OF_HALVES else 2
+        self._proxies = bool(kinds & Race.ASYNC_PROXY)
+        self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
+        if self.orders:
+            self._segments = self._memory.race_segments(Segment.MOST * Segment.BYTES)
+        if among or self._windows:
+            self.fields = self._lines(among)
         if self.checked:
             self._sizes = self._record_sizes()
-            self._shape = *self._sizes, self._plane, plan.warps_per_cta, self._windows, self.orders
+            self._shape = *self._sizes, self._plane, self._plan.warps_per_cta, self._windows, self.orders
 
     def _lines(self, among: bool) -> dict[int, int]:
         """Fields of ``Context`` for the lines and words of global memory."""
-        fields = _NOTHING.copy()
-        if not among and not self._windows:
-            return fields
-        self.numbers[Context.RACE_FIRST] = self._memory.race_numbers(self._plan.ctas)
-        fields |= {
+        fields: dict[int, int] = {
+            Context.RACE_FIRST: self._memory.race_numbers(self._plan.ctas),
             Context.RACE_FROM: GLOBAL_BASE,
             Context.RACE_SPAN: self._memory.global_span,
             Context.RACE_LOWEST: _NO_LINE,
-            Context.RACE_HIGHEST: 0,
-            Context.RACE_SEGMENT_COUNT: 0,
             Context.RACE_RELEASES: 1,
         }
         if among:
             lines = self._memory.race_lines(Line.BYTES, Line.CELL + LineRoom.BYTES)
             rooms = len(lines) // (Line.CELL + LineRoom.BYTES) * Line.CELL
-            fields[Context.RACE_LINES] = address_of(lines)
-            fields[Context.RACE_ROOMS] = address_of(lines) + rooms
+            start = address_of(lines)
+            fields[Context.RACE_LINES], fields[Context.RACE_ROOMS] = start, start + rooms
         if self._segments is not None:
             fields[Context.RACE_SEGMENTS] = address_of(self._segments)
         if self._by_words:
@@ -224,8 +223,8 @@ class RaceMemory:
         counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
         counts[Accessors.CELLS // 8] = 0
         self._counts = counts
-        self.numbers[Context.RACE_ACCESSORS_FROM] = int(counts[Accessors.NEXT // 8])
         return fields | {
+            Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
             Context.RACE_WORDS: address_of(words),
             Context.RACE_ACCESSORS: address_of(accessors),
             Context.RACE_CELLS: address_of(cells),
@@ -234,17 +233,19 @@ class RaceMemory:
     @property
     def batches(self) -> int:
         """The number of batches of words, if words are in batches."""
-        return self._batches.count if self._batches is not None and self.fields[Context.RACE_BITS] else 0
+        return self._batches.count if self._batches is not None and self.fields.get(Context.RACE_BITS) else 0
 
     @property
     def batched(self) -> int:
         """The number of accesses of warps checked by batches of words, which take several times as long if words are locked."""
-        return self._batches.accesses if self._batches is not None and self.fields[Context.RACE_BITS] else 0
+        return (
+            self._batches.accesses if self._batches is not None and self.fields.get(Context.RACE_BITS) else 0
+        )
 
     def lock_lines(self) -> bool:
         """Prepare for several threads: each locks the lines and words of global memory that it checks. Returns whether there are
         any."""
-        lines = bool(self.fields[Context.RACE_LINES])
+        lines = Context.RACE_LINES in self.fields
         if lines:
             self.fields[Context.RACE_LOCKED] = 1
             self.fields[Context.RACE_BITS] = 0
@@ -253,7 +254,7 @@ class RaceMemory:
     @property
     def pairs_unsettled(self) -> bool:
         """Whether lines have accesses that must be compared after the launch."""
-        return bool(self.fields[Context.RACE_LINES]) and not self.orders
+        return Context.RACE_LINES in self.fields and not self.orders
 
     @property
     def shared_words(self) -> int:

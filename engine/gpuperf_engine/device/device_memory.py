@@ -449,11 +449,16 @@ class DeviceMemory:
             self.carried.pop(number, None)
             self.proven.pop(number, None)
             return
-        recorded = tuple(array.recorded() for array in objects)
+        recorded = tuple([self._recorded(array) for array in objects])
         path = self.call_path() if path is None else path
         self.events.append(Event(kind, path, recorded, name, size, uses, number, kept, kernel))
         if self.history is not None and len(self.events) >= 2 * self.history:
             del self.events[: -self.history]
+
+    def _recorded(self, array: DeviceArray) -> DeviceArray:
+        """An array as events hold it: the same object for all events with the whole array."""
+        known = self.array_of.get(array.allocation)
+        return known if known == array else array.recorded()
 
     def begin_program(self, most_events: int) -> None:
         """Start a new recorded program, of so many events at most; memory is not changed."""

@@ -116,17 +116,25 @@ def call_path(between: tuple[str, ...] = ()) -> tuple[CallSite, ...]:
     frame: Any = sys._getframe(1)
     sites: list[CallSite] = []
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if (
-            not module.startswith(("gpuperf_engine", "pytest_gpuperf"))
-            and module.partition(".")[0] not in between
-        ):
-            if module.startswith(("_pytest.", "pluggy.")) and sites:
-                break
+        kind = _kind(frame.f_globals.get("__name__", ""), between)
+        if kind == _RUNNER and sites:
+            break
+        if kind != _INSIDE:
             code = frame.f_code
             sites.append(_site(code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name)))
         frame = frame.f_back
     return tuple(sites)
+
+
+#: modules between a program and its device, pytest's, and all others
+_INSIDE, _RUNNER, _PROGRAM = range(3)
+
+
+@lru_cache(maxsize=4096)
+def _kind(module: str, between: tuple[str, ...]) -> int:
+    if module.startswith(("gpuperf_engine", "pytest_gpuperf")) or module.partition(".")[0] in between:
+        return _INSIDE
+    return _RUNNER if module.startswith(("_pytest.", "pluggy.")) else _PROGRAM
 
 
 def call_site() -> CallSite:

@@ -79,7 +79,7 @@ class DeviceArray:
         """The same array without a reference to the device, for the device's own records, so that they do not keep it alive."""
         if isinstance(self.runtime, weakref.ProxyType):
             return self
-        return replace(self, runtime=weakref.proxy(self.runtime))
+        return DeviceArray(weakref.proxy(self.runtime), self.allocation, self.offset, self.shape, self.dtype)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -8,13 +8,15 @@ parameter, floating-point numbers are rounded to its type.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["argument_names", "bytes_of", "named_pointers", "pack", "pairs", "pointer_of"]
+__all__ = ["Packer", "argument_names", "bytes_of", "named_pointers", "pairs", "pointer_of"]
 
 _INTEGERS = {"i1": 1, "u1": 1, **{f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)}}
-_FLOATS = {"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"}
+_FLOATS = {"fp16": "e", "fp32": "f", "f32": "f", "fp64": "d"}
+#: codes of ``struct`` for unsigned integers by size
+_UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}
 Signature: TypeAlias = "Sequence[str | Signature]"
 #: size and alignment of a ``CUtensorMap`` in bytes (cuda.h)
 _TENSOR_MAP, _TENSOR_MAP_ALIGNMENT = 128, 64
@@ -68,34 +70,78 @@ def named_pointers(names: Sequence[str], signature: Signature, arguments: Sequen
     return named
 
 
-def pack(signature: Signature, arguments: Sequence[Any], more: Sequence[int] = ()) -> bytes:
-    """The parameter buffer; ``more``: addresses to append after the arguments (Triton's scratch memory). Raises ``TypeError``."""
-    buffer = bytearray()
-    for type_, value in pairs(signature, arguments):
-        raw, alignment = bytes_of(type_, value)
-        buffer += bytes(-len(buffer) % alignment) + raw
-    for address in more:
-        buffer += bytes(-len(buffer) % 8) + address.to_bytes(8, "little")
-    return bytes(buffer)
+class Packer:
+    """Makes parameter buffers from arguments of one signature; ``addresses``: how many to append (Triton's scratch memory). Raises
+    ``TypeError`` for an unknown type."""
+
+    def __init__(self, signature: Signature, addresses: int = 0) -> None:
+        self._signature = signature
+        nested = any(not isinstance(type_, str) for type_ in signature)
+        #: the positions of the arguments that are parameters; ``None`` if they have to be searched in tuples
+        self._places = None if nested else [at for at, item in enumerate(signature) if item != "constexpr"]
+        self.types = tuple(_flat(signature))
+        self._forms = [_form(type_) for type_ in self.types]
+        self._convert = [convert for *_, convert in self._forms]
+        text, size = "<", 0
+        for code, alignment, _ in (*self._forms, *[_form("*")] * addresses):
+            text += f"{-size % alignment}x{code}"
+            size = struct.calcsize(text)
+        self._struct = struct.Struct(text)
+
+    def values(self, arguments: Sequence[Any]) -> list[Any]:
+        """The values of the parameters. Raises ``TypeError`` if the arguments do not match the signature."""
+        if self._places is None or len(arguments) != len(self._signature):
+            return [value for _, value in pairs(self._signature, arguments)]
+        return [arguments[at] for at in self._places]
+
+    def pack(self, values: Sequence[Any], *addresses: int) -> bytes:
+        """The parameter buffer. Raises ``TypeError`` for values that are not of their types."""
+        converted = [convert(value) for convert, value in zip(self._convert, values)]
+        try:
+            return self._struct.pack(*converted, *addresses)
+        except OverflowError:  # out of range: infinity, as a conversion on the host returns
+            for at, (code, *_) in enumerate(self._forms):
+                if code in _FLOATS.values():
+                    (converted[at],) = struct.unpack(f"<{code}", _rounded(f"<{code}", converted[at]))
+            return self._struct.pack(*converted, *addresses)
 
 
-def bytes_of(type_: str, value: Any) -> tuple[bytes, int]:
-    """The bytes of a value, and their alignment. Raises ``TypeError`` for an unknown type."""
+def _flat(signature: Signature) -> Iterator[str]:
+    """The types of the parameters."""
+    for type_ in signature:
+        if not isinstance(type_, str):
+            yield from _flat(type_)
+        elif type_ != "constexpr":
+            yield type_
+
+
+def _form(type_: str) -> tuple[str, int, Callable[[Any], Any]]:
+    """The code of ``struct`` for a type, its alignment, and the conversion of values. Raises ``TypeError`` for an unknown type."""
     if type_.startswith("*"):
-        return pointer_of(value).to_bytes(8, "little"), 8
+        return "Q", 8, pointer_of
     if type_ in _INTEGERS:
         size = _INTEGERS[type_]
-        return (int(value) % (1 << 8 * size)).to_bytes(size, "little"), size
+        most = (1 << 8 * size) - 1
+        return _UNSIGNED[size], size, lambda value: int(value) & most
     if type_ == "bf16":
-        return _bfloat16(float(value)), 2
+        return "H", 2, _bfloat16
     if type_ in _FLOATS:
-        return _rounded(_FLOATS[type_], float(value)), struct.calcsize(_FLOATS[type_])
+        return _FLOATS[type_], struct.calcsize(_FLOATS[type_]), float
     if type_ == "nvTmaDesc":
-        raw = bytes(value)
-        if len(raw) != _TENSOR_MAP:
-            raise TypeError(f"{len(raw)} bytes for a tensor map of {_TENSOR_MAP}")
-        return raw, _TENSOR_MAP_ALIGNMENT
+        return f"{_TENSOR_MAP}s", _TENSOR_MAP_ALIGNMENT, _tensor_map
     raise TypeError(f"parameters of type {type_!r} are not known")
+
+
+def bytes_of(type_: str, value: Any) -> bytes:
+    """The bytes of a value of a type. Raises ``TypeError``."""
+    return Packer((type_,)).pack((value,))
+
+
+def _tensor_map(value: Any) -> bytes:
+    raw = bytes(value)
+    if len(raw) != _TENSOR_MAP:
+        raise TypeError(f"{len(raw)} bytes for a tensor map of {_TENSOR_MAP}")
+    return raw
 
 
 def _rounded(form: str, value: float) -> bytes:
@@ -105,9 +151,10 @@ def _rounded(form: str, value: float) -> bytes:
         return struct.pack(form, float("inf") if value > 0 else float("-inf"))
 
 
-def _bfloat16(value: float) -> bytes:
-    """Round to nearest even, from single precision."""
-    (bits,) = struct.unpack("<I", _rounded("<f", value))
-    if value != value:
-        return int(bits >> 16 | 0x40).to_bytes(2, "little")
-    return int((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF).to_bytes(2, "little")
+def _bfloat16(value: Any) -> int:
+    """The bits after rounding to nearest even, from single precision."""
+    number = float(value)
+    (bits,) = struct.unpack("<I", _rounded("<f", number))
+    if number != number:
+        return int(bits >> 16 | 0x40)
+    return int((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF)

@@ -21,7 +21,7 @@ from triton.runtime import _allocation
 from triton.runtime.driver import driver as active_driver
 
 from . import benchmark, machine_code
-from .arguments import Signature, argument_names, named_pointers, pack, pairs, pointer_of
+from .arguments import Packer, Signature, argument_names, named_pointers, pointer_of
 from .descriptors import expand_signature, with_tensor_maps
 from .device import TritonDevice
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineDriver", "Hook", "Launcher", "activate", "leave_out_ptxas"]
 
 
+_COMPILER = f"triton {triton.__version__}"
 Hook = Callable[[object], object]
 """Called with the metadata of a launch, before or after it."""
 Allocator = Callable[[int, int, int], object]
@@ -120,6 +121,7 @@ class Launcher:
         signature: dict[str | int, Signature | str] = dict(src.signature.items())
         tensor_maps = getattr(metadata, "tensordesc_meta", None)
         self._signature = expand_signature(signature, tensor_maps)
+        self._packer = Packer(self._signature, addresses=2)
         self._names = () if tensor_maps else argument_names(signature, getattr(src, "fn", None))
         self._metadata = metadata
         self._launch = with_tensor_maps(self._launch_expanded, signature, tensor_maps)
@@ -138,46 +140,43 @@ class Launcher:
             return None
         return allocator.get()(grid * self._metadata.num_ctas * size, align, stream)
 
+    def _all_scratch(self, driver: EngineDriver, grid: int, stream: int) -> tuple[object, object]:
+        """Scratch memory of a launch, and that of Triton's profiler."""
+        metadata = self._metadata
+        own = self._scratch(
+            metadata.global_scratch_size, metadata.global_scratch_align, grid, _allocation._allocator, stream
+        )
+        size, align = metadata.profile_scratch_size, metadata.profile_scratch_align
+        # before Triton 3.8 there is always a profile allocator
+        if size and not getattr(_allocation, "has_profile_allocator", lambda: True)():
+            return own, driver.allocate_default_profile_scratch(
+                grid * metadata.num_ctas * size, align, stream
+            )
+        return own, self._scratch(size, align, grid, _allocation._profile_allocator, stream)
+
     def _launch_expanded(
         self, x: int, y: int, z: int, stream: int, function: int, launch_metadata: Any, enter: Hook | None, leave: Hook | None,
         arguments: Sequence[object],
     ) -> None:  # fmt: skip
         __tracebackhide__ = True
-        metadata, driver = self._metadata, active_driver.active
-        grid = x * y * z
-        own = self._scratch(
-            metadata.global_scratch_size, metadata.global_scratch_align, grid, _allocation._allocator, stream
-        )
-        profile = None
-        if metadata.profile_scratch_size:
-            # before Triton 3.8 there is always a profile allocator
-            if getattr(_allocation, "has_profile_allocator", lambda: True)():
-                profile = self._scratch(
-                    metadata.profile_scratch_size,
-                    metadata.profile_scratch_align,
-                    grid,
-                    _allocation._profile_allocator,
-                    stream,
-                )
-            else:
-                profile = driver.allocate_default_profile_scratch(
-                    grid * metadata.num_ctas * metadata.profile_scratch_size,
-                    metadata.profile_scratch_align,
-                    stream,
-                )
+        metadata, driver, packer = self._metadata, active_driver.active, self._packer
+        own = profile = None
+        if metadata.global_scratch_size or metadata.profile_scratch_size:
+            own, profile = self._all_scratch(driver, x * y * z, stream)
         if enter is not None:
             enter(launch_metadata)
         with _without_modes():
+            values = packer.values(arguments)
             driver.device.launch(
                 driver.utils.kernel(function),
                 (x, y, z),
                 32 * metadata.num_warps,
-                pack(self._signature, arguments, [pointer_of(own), pointer_of(profile)]),
-                [*(value for _, value in pairs(self._signature, arguments)), own, profile],
+                packer.pack(values, pointer_of(own), pointer_of(profile)),
+                [*values, own, profile],
                 shared_bytes=metadata.shared,
                 ctas=metadata.num_ctas,
                 cooperative=metadata.launch_cooperative_grid,
-                compiler=f"triton {triton.__version__}",
+                compiler=_COMPILER,
                 named=None
                 if driver.device.device.recorder is None
                 else named_pointers(self._names, self._signature, arguments),

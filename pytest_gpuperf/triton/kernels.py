@@ -230,7 +230,7 @@ class _CapturingLauncher(Launcher):
             elif type_ == "nvTmaDesc" and not isinstance(value, bytes):
                 values.append(value)
             else:
-                values.append(bytes_of(type_, value)[0])
+                values.append(bytes_of(type_, value))
         for size, purpose in (
             (metadata.global_scratch_size, "scratch memory"),
             (metadata.profile_scratch_size, "profile memory"),

@@ -11,8 +11,7 @@ import atexit
 import ctypes
 import errno
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import EngineError
@@ -138,48 +137,84 @@ class TorchMemory:
 
     # -- for launches -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def during_launch(self, arguments: Iterable[object]) -> Iterator[Mapping[int, tuple[int, int]]]:
-        """Defers frees, and makes all arguments that are tensors or arrays device memory. Memory that the device has not allocated is
-        adopted, or, while values are observed, copied to the device and back, as only allocations of the device are observed. Yields
-        the copies: size and device address by host address. Raises ``EngineError``."""
-        with self._lock:
-            self._busy += 1
-            adopted: list[DeviceArray] = []
-            copied: dict[int, tuple[int, int]] = {}
-            try:
-                for start, size in self._foreign(arguments):
-                    if self.device.recorder is None:
-                        adopted.append(self.device.adopt(start, size, name=_FOREIGN))
-                    else:
-                        copied[start] = (
-                            size,
-                            self.device.allocate(size, name=_FOREIGN, pad=None, host="managed"),
-                        )
-                        ctypes.memmove(copied[start][1], start, size)
-                yield copied
-            finally:
-                for array in adopted:
-                    self.device.free(array)
-                for start, (size, address) in copied.items():
-                    ctypes.memmove(start, address, size)
-                    self.device.free(address)
-                self._busy -= 1
-                self._settle()
+    def during_launch(self, arguments: Iterable[object]) -> DuringLaunch:
+        """Defers frees, and makes all arguments that are tensors or arrays device memory. Raises ``EngineError``."""
+        return DuringLaunch(self, arguments)
 
-    def _foreign(self, arguments: Iterable[object]) -> Iterator[tuple[int, int]]:
-        """Address and size of memory that the device has not allocated."""
+    def begin(self) -> None:
+        """Defer frees until ``end``."""
+        self._lock.acquire()
+        self._busy += 1
+
+    def end(self) -> None:
+        """Execute deferred frees, unless others defer them too."""
+        try:
+            self._busy -= 1
+            self._settle()
+        finally:
+            self._lock.release()
+
+
+class DuringLaunch:
+    """What holds during a launch: memory that the device has not allocated is adopted, or, while values are observed, copied to the
+    device and back, as only allocations of the device are observed."""
+
+    def __init__(self, memory: TorchMemory, arguments: Iterable[object]) -> None:
+        self._memory = memory
+        self._arguments = arguments
+        self._adopted: list[DeviceArray] = []
+        self._copied: dict[int, tuple[int, int]] = {}
+
+    def __enter__(self) -> Mapping[int, tuple[int, int]]:
+        """The copies: size and device address by host address."""
+        self._memory.begin()
+        try:
+            is_arena = self._memory.device.memory.is_arena
+            foreign = [item for item in self._arguments if not _is_within(item, is_arena)]
+            if foreign:
+                self._move(foreign)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._copied
+
+    def __exit__(self, *_: object) -> None:
+        device = self._memory.device
+        try:
+            for array in self._adopted:
+                device.free(array)
+            for start, (size, address) in self._copied.items():
+                ctypes.memmove(start, address, size)
+                device.free(address)
+        finally:
+            self._memory.end()
+
+    def _move(self, arguments: Iterable[object]) -> None:
+        device = self._memory.device
         bounds: dict[int, int] = {}
         for argument in arguments:
             start, size = storage_of(argument)
-            if size and not self.device.memory.is_arena(start, size):
+            if size and not device.memory.is_arena(start, size):
                 bounds[start] = max(bounds.get(start, 0), size)
         end = 0
         for start, size in sorted(bounds.items()):
             if start < end:
                 continue  # a part of the previous range
             end = start + size
-            yield start, size
+            if device.recorder is None:
+                self._adopted.append(device.adopt(start, size, name=_FOREIGN))
+            else:
+                address = device.allocate(size, name=_FOREIGN, pad=None, host="managed")
+                self._copied[start] = size, address
+                ctypes.memmove(address, start, size)
+
+
+def _is_within(argument: Any, is_arena: Callable[[int, int], bool]) -> bool:
+    """Whether an argument is a tensor in memory of the device, or a number."""
+    data_ptr = getattr(argument, "data_ptr", None)
+    if data_ptr is None:
+        return argument is None or isinstance(argument, (int, float))
+    return is_arena(data_ptr(), 1)
 
 
 def storage_of(argument: Any) -> tuple[int, int]:

@@ -27,16 +27,8 @@ _MOVES, _WRAPS = ("cuda", "cpu", "pin_memory"), ("as_tensor", "asarray", "from_d
 #: functions that take devices as positional arguments
 _TAKE_DEVICES = ("to", "type", "_to_copy")
 #: attributes of a tensor that are read or set
-_ACCESSORS = (
-    "__get__",
-    "__set__",
-    "size",
-    "dim",
-    "stride",
-    "numel",
-    "data_ptr",
-    "element_size",
-    "is_contiguous",
+_ACCESSORS = frozenset(
+    ("__get__", "__set__", "size", "dim", "stride", "numel", "data_ptr", "element_size", "is_contiguous")
 )
 #: shared memory per block without opt-in, in bytes (CUDA C++ Programming Guide, technical specifications)
 _SHARED_WITHOUT_ASKING = 48 << 10
@@ -270,13 +262,13 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if name in _ACCESSORS:
+            return func(*args, **kwargs)
         if (
             torch.compiler.is_compiling()
         ):  # compiling for the GPU: a number refers to torch's accelerator, and there is none
             if name == "to" and len(args) > 1 and isinstance(args[1], int):
                 args = (args[0], torch.device(f"cuda:{args[1]}"), *args[2:])
-            return func(*args, **kwargs)
-        if name in _ACCESSORS:
             return func(*args, **kwargs)
         places = self._places
         if name in _MOVES and args:

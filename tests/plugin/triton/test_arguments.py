@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from pytest_gpuperf.triton.arguments import pack, pairs, pointer_of
+from pytest_gpuperf.triton.arguments import Packer, Signature, pairs, pointer_of
+
+
+def pack(signature: Signature, arguments: Sequence[object], more: Sequence[int] = ()) -> bytes:
+    packer = Packer(signature, len(more))
+    return packer.pack(packer.values(arguments), *more)
 
 
 class Tensor:

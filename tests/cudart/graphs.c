@@ -33,7 +33,8 @@ int cudaGraphAddEventRecordNode(handle *, handle, handle *, size_t, handle), cud
 int cudaGraphGetNodes(handle, handle *, size_t *), cudaGraphGetRootNodes(handle, handle *, size_t *), cudaGraphGetEdges(handle, handle *, handle *, void *, size_t *);
 int cudaGraphNodeGetDependencies(handle, handle *, void *, size_t *), cudaGraphNodeGetDependentNodes(handle, handle *, void *, size_t *);
 int cudaGraphNodeGetType(handle, int *), cudaGraphNodeFindInClone(handle *, handle, handle), cudaGraphDestroyNode(handle);
-int cudaGraphRemoveDependencies(handle, handle *, handle *, void *, size_t), cudaGraphNodeSetEnabled(handle, handle, unsigned), cudaGraphNodeGetEnabled(handle, handle, unsigned *);
+int cudaGraphAddDependencies(handle, handle *, handle *, void *, size_t), cudaGraphRemoveDependencies(handle, handle *, handle *, void *, size_t);
+int cudaGraphNodeSetEnabled(handle, handle, unsigned), cudaGraphNodeGetEnabled(handle, handle, unsigned *);
 int cudaGraphConditionalHandleCreate(word *, handle, unsigned, unsigned), cudaGraphDebugDotPrint(handle, const char *, unsigned);
 
 static char add_host, decide_host, symbol;
@@ -227,6 +228,19 @@ static void explicit_graph(int *device)
     IS(called == 3);
 }
 
+/* dependencies in a cycle, of which one is behind a node that has an order */
+static void circular_graph(void)
+{
+    handle graph, ready, nodes[3];
+    OK(cudaGraphCreate(&graph, 0));
+    for (int i = 0; i < 3; i++)
+        OK(cudaGraphAddEmptyNode(&nodes[i], graph, nodes, i == 1));
+    OK(cudaGraphAddDependencies(graph, nodes + 1, nodes + 2, 0, 1));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    OK(cudaGraphAddDependencies(graph, nodes + 2, nodes + 1, 0, 1));
+    WANT(cudaGraphInstantiate(&ready, graph, 0), 1);
+}
+
 static void captured_graph(int *device)
 {
     handle first, second, fork, join, graph, ready, node, *before, list[16];
@@ -378,6 +392,7 @@ int main(int n, char **argv)
     int *device;
     OK(cudaMalloc((void **)&device, 8));
     explicit_graph(device);
+    circular_graph();
     captured_graph(device);
     conditions(device);
     puts(wrong ? "wrong" : "right");

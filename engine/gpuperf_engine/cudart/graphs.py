@@ -81,13 +81,18 @@ class Graph:
         return self.nodes[-1]
 
     def ordered(self) -> list[Node]:
-        """Nodes in topological order; independent nodes stay in the order in which they were added."""
+        """Nodes in topological order; independent nodes stay in the order in which they were added. Raises ``CudaError`` if there is
+        none."""
         ordered: dict[Node, None] = {}
+        entered: set[Node] = set()
         stack = list(reversed(self.nodes))
         while stack:
             node = stack[-1]
             waiting = [other for other in node.before if other not in ordered]
             if waiting and node not in ordered:
+                if node in entered:
+                    raise CudaError(1, "nodes of the graph depend on each other in a cycle")
+                entered.add(node)
                 stack += waiting
             else:
                 ordered.setdefault(stack.pop())

@@ -85,8 +85,8 @@ class ReachedInputs:
     def digest(self) -> bytes:
         return self._inputs.digest
 
-    def address(self, variable: Variable) -> int:
-        """The address of a variable, 0 if the launch cannot reach it."""
+    def address(self, variable: Variable | Function) -> int:
+        """The address of a variable or function, 0 if the launch cannot reach it."""
         return self.addresses.get(variable, 0)
 
     def bytes_at(self, address: int, size: int) -> bytes | None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..memory.arena import NOTHING, Allocation, Memory, Saved
+from ..ptx.module import Function
 from ..ptx.syntax import Variable
 from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
@@ -31,7 +32,7 @@ class Inputs:
 
     memory: Memory
     saved: Saved
-    address: Callable[[Variable], int]
+    address: Callable[[Variable | Function], int]
     rerun: Rerun
 
     @cached_property

@@ -273,7 +273,8 @@ def _address_of(record: LaunchRecord, name: str) -> int:
     program, plan = record.program, record.plan
     if name != WORKSPACE:
         assert plan.inputs is not None
-        return plan.inputs.address(program.kernel.module.variable(name))
+        module = program.kernel.module
+        return plan.inputs.address(module.functions.get(name) or module.variable(name))
     workspace = program.grid_workspace
     return 0 if workspace is None else int(plan.symbols[program.symbol_of[workspace]])
 

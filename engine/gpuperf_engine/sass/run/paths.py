@@ -12,10 +12,11 @@ it the lanes that remain in the region continue on one path, and the lanes that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..graph import Block, Graph
 from ..listing import Decoded
+from .pointers import Callees
 from .writer import NotRun
 
 __all__ = ["SLOW_PATH", "TRAP", "Gate", "Node", "nodes_of", "without_slow_paths"]
@@ -83,10 +84,11 @@ class Gate:
     meets: Node | Gate | None = None
 
 
-def nodes_of(graph: Graph, *, slow_paths: bool = True) -> list[Node]:
-    """All nodes reachable from the entry, ordered by address after the first. Without ``slow_paths`` the run ends at calls of their
-    functions, each of which would need its own copies of nodes. Raises ``NotRun`` for barriers that are not nested."""
-    return _Walk(graph, slow_paths=slow_paths).nodes()
+def nodes_of(graph: Graph, callees: Callees | None = None, *, slow_paths: bool = True) -> list[Node]:
+    """All nodes reachable from the entry, ordered by address after the first. ``callees``: of calls through pointers. Without
+    ``slow_paths`` the run ends at calls of their functions, each of which would need its own copies of nodes. Raises ``NotRun`` for
+    barriers that are not nested."""
+    return _Walk(graph, callees or {}, slow_paths=slow_paths).nodes()
 
 
 def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int]]:
@@ -134,8 +136,9 @@ def _calls(graph: Graph, node: Node, name: re.Pattern[str]) -> bool:
 
 
 class _Walk:
-    def __init__(self, graph: Graph, *, slow_paths: bool) -> None:
+    def __init__(self, graph: Graph, callees: Callees, *, slow_paths: bool) -> None:
         self.graph = graph
+        self.callees = callees
         self.slow_paths = slow_paths
         #: Barriers of regions that lanes leave.
         self.left_early = {
@@ -266,8 +269,8 @@ class _Walk:
 
     def after(self, item: Decoded, block: Block, state: _State) -> _State:
         opened = [region.name for region in state.regions]
-        if item.opcode == "BMOV.32.CLEAR" and item.operands[0] == "RZ" and item.operands[1] not in opened:
-            return state  # Turing clears a barrier before it is used
+        if item.opcode in ("BMOV.32", "BMOV.32.CLEAR") and not item.predicate:
+            return _moved(item, state)
         if item.base in ("BMOV", "JMX", "BRXU", "JMXU"):
             raise NotRun(f"{item.base} is not known here")
         if item.base != "BSSY":
@@ -293,7 +296,16 @@ class _Walk:
 
     def call(self, node: Node, last: Decoded, state: _State) -> None:
         block = node.block
-        if last.opcode.startswith("CALL.ABS") and not last.predicate and block.successors:
+        through = self.callees.get(block.end - 1)
+        if through is not None and not last.predicate and block.successors:
+            node.onward = {place: self.inside(place, block, state) for place in through}
+            return
+        if (
+            last.opcode.startswith("CALL.ABS")
+            and block.callee == -1
+            and not last.predicate
+            and block.successors
+        ):
             node.next = self.node(block.end, state)  # a function of the system
             return
         if last.predicate or block.callee is None or block.callee < 0 or not block.successors:
@@ -303,10 +315,14 @@ class _Walk:
         if not self.slow_paths and _SELDOM.search(last.text):
             node.unknown, node.next = SLOW_PATH, self.node(block.end, state)
             return
+        node.next = self.inside(self.graph.blocks[block.callee].start, block, state)
+
+    def inside(self, place: int, block: Block, state: _State) -> Node:
+        """The first node of the function at ``place``, called at the end of a block."""
         inside = _State(state.regions, (*state.calls, (block.end, len(state.regions))))
         if len(inside.calls) > 8:
             raise NotRun("unbounded nested calls")
-        node.next = self.node(self.graph.blocks[block.callee].start, inside)
+        return self.node(place, inside)
 
     def jump(self, node: Node, last: Decoded, state: _State) -> None:
         block = node.block
@@ -318,6 +334,25 @@ class _Walk:
             node.next = node.onward[places[0]]
         elif block.end in following:
             node.next = self.node(block.end, state)
+
+
+def _moved(item: Decoded, state: _State) -> _State:
+    """``BMOV.32.CLEAR R16, B6``: a function saves a barrier of its callers in a register, so that it can use the barrier itself;
+    ``BMOV.32 B6, R16`` restores it. While it is saved, the region has the name of the register and of the function's depth."""
+    target, source = item.operands
+    clearing = item.opcode.endswith("CLEAR")
+    names = [region.name for region in state.regions]
+    depth = len(state.calls)
+    if clearing and target == "RZ" and source not in names:
+        return state  # Turing clears a barrier before it is used
+    if clearing and target != "RZ" and not target.startswith("B"):
+        old, new = source, f"{target} of {depth}"
+    elif not clearing and target.startswith("B") and target not in names:
+        old, new = f"{source} of {depth}", target
+    else:
+        raise NotRun("BMOV is not known here")
+    regions = (replace(region, name=new) if region.name == old else region for region in state.regions)
+    return _State(tuple(regions), state.calls)
 
 
 def _both(predicate: str) -> set[str]:

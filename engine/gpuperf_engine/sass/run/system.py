@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..listing import Decoded
 from .operands import Register
 from .writer import NotRun, Op, Writer, opcodes
 
-__all__ = ["DECLARED", "MARK", "call", "entries"]
+__all__ = ["DECLARED", "MARK", "call", "call_named", "entries", "named"]
 
 #: Sizes in bytes of the parameters and of the result. Parameters are in consecutive registers from R4 on, aligned to their sizes, and
 #: so is the result.
@@ -34,6 +35,17 @@ DECLARED = {name: _declaration(name) for name in _FUNCTIONS}
 def entries(relocations: Mapping[int, str]) -> dict[int, str]:
     """The functions of the system in constant bank 4, by place."""
     return {place: name for place, name in relocations.items() if name in _FUNCTIONS}
+
+
+def named(item: Decoded) -> str:
+    """The function of the system that a call names, as code for debugging does: ``CALL.ABS.NOINC `(vprintf)``."""
+    names = item.targets if item.base == "CALL" else ()
+    return next((name for name in names if name in _FUNCTIONS), "")
+
+
+def call_named(to: Writer, name: str) -> None:
+    """Calls a function of the system by its name."""
+    _called(to, name)
 
 
 def call(to: Writer, target: Register, known: Mapping[int, str]) -> None:

@@ -30,6 +30,7 @@ from . import (
 from .banks import BANKS, NEW, WORKSPACE, places_of
 from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of
+from .pointers import Callees, callees_of
 from .writer import NotRun, Writer, both, opcode_row
 
 __all__ = ["Translation", "Translator", "cubin_of", "label_of", "meeting", "translate"]
@@ -55,11 +56,14 @@ _ALIGNED = 128
 _MUCH = 1.3
 #: Bytes that ``ptxas`` reserves at the start of shared memory from Hopper on.
 _RESERVED = 0x400
+#: Bytes of stack for functions that are called through pointers or in code for debugging: ``ptxas`` reports the kernel's own ones.
+_FRAMES = 4096
 #: Bytes of shared memory that cooperative groups use.
 _GROUPS = 1024
 #: Errors raised by operands that an opcode does not have.
 _UNREADABLE = (AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError)
-_PIECE = re.compile(r"[^A-Za-z0-9_]")
+#: A word of an address that the linker inserts.
+_LINKED = re.compile(r"32@(lo|hi)\(([^\s()]+)\)")
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,12 @@ class Translation:
 def translate(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True) -> Translation:
     """Translates the machine code of a kernel. Without ``slow_paths`` the run ends where one begins, if they are a large part of the
     code. Raises ``NotRun`` if no launch of it can be run."""
-    nodes = nodes_of(graph)
+    callees = callees_of(kernel, graph)
+    nodes = nodes_of(graph, callees)
     if not slow_paths:
-        without = nodes_of(graph, slow_paths=False)
+        without = nodes_of(graph, callees, slow_paths=False)
         nodes = without if _MUCH * _size(without) < _size(nodes) else nodes
-    return Translator(kernel, assembly, graph, cubin_of(assembly), nodes).whole()
+    return Translator(kernel, assembly, graph, cubin_of(assembly), nodes, callees).whole()
 
 
 def _size(nodes: Iterable[Node]) -> int:
@@ -128,7 +133,13 @@ class Translator:
     own_bytes = 0
 
     def __init__(
-        self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin, nodes: list[Node]
+        self,
+        kernel: Function,
+        assembly: Assembly,
+        graph: Graph,
+        cubin: Cubin,
+        nodes: list[Node],
+        callees: Callees | None = None,
     ) -> None:
         self.kernel = kernel
         self.graph = graph
@@ -139,6 +150,8 @@ class Translator:
         self.resources = resources_of(assembly)
         self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024 + _GROUPS
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
+        if callees or "debug" in kernel.module.target_options:
+            self.stack += _FRAMES
         self.to = Writer(self.constant, instructions=instructions_of(kernel))
         self.to.clusters = number >= 90
         if number >= 90:
@@ -157,11 +170,13 @@ class Translator:
         end = max((place + size for _, size, place in self.moved), default=self.front)
         self.parameters = -(-end // 16) * 16
         self.functions = system.entries(self.addresses())
+        self.named = {system.named(item) for item in graph.listing.instructions}
         self.variables: dict[str, int] = {}
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
         self.branches: list[tuple[int, Node | Gate | None]] = []
         self.nodes = nodes
+        self.callees = callees or {}
         self.asks_for_lanes = any(map(_asks_for_lanes, graph.listing.instructions))
         self.met = {id(node.meets) for node in self.nodes if node.outside and node.meets is not None}
         #: Whether lanes may end inside a region: then absent lanes may have ended, or wait at the end of the region.
@@ -381,7 +396,7 @@ class Translator:
             ".version 8.8",
             f".target {self.architecture}",
             ".address_size 64",
-            *(system.DECLARED[name] for name in sorted({*self.functions.values()})),
+            *(system.DECLARED[name] for name in sorted({*self.functions.values(), *self.named} - {""})),
             ".extern .shared .align 1024 .b8 pool[];",
             f".visible .entry machine_code(.param .align {_ALIGNED} .b8 C[{max(16, size)}])",
             "{",
@@ -442,6 +457,12 @@ class Translator:
     def ordinary(self, item: Decoded) -> None:
         if item.base in ("BSSY", "BMOV", "BREAK"):
             return
+        linked = _LINKED.fullmatch(item.operands[-1]) if item.base == "MOV" else None
+        module = self.kernel.module
+        if linked is not None and (linked[2] in module.variables or linked[2] in module.functions):
+            word = self.parameter(self.to, self.place_of(linked[2]) + 4 * (linked[1] == "hi"), "")
+            self.to.put(read_operand(item.operands[0]), word)
+            return
         row = opcode_row(item)
         if row is None:
             raise NotRun(f"{item.opcode} is not known here")
@@ -462,7 +483,10 @@ class Translator:
         base, to = item.base, self.to
         if node.unknown:
             raise NotRun(node.unknown)
-        if item.opcode.startswith("CALL.ABS"):
+        if node.block.end - 1 in self.callees:
+            self.call_through_pointer(node, item)
+            return True
+        if item.opcode.startswith("CALL.ABS") and node.block.callee == -1:
             self.system_call(item)
             return True
         if base in ("BSYNC", "RET") or node.block.kind == "call":
@@ -489,10 +513,34 @@ class Translator:
         return False
 
     def system_call(self, item: Decoded) -> None:
+        if system.named(item):
+            system.call_named(self.to, system.named(item))
+            return
         target = read_operand(item.operands[0])
         if not isinstance(target, Register) or not self.functions:
             raise NotRun("a call that is not known here")
         system.call(self.to, target, self.functions)
+
+    def call_through_pointer(self, node: Node, item: Decoded) -> None:
+        """Jumps to the function whose address a register pair holds: one of those that memory holds, which are those of the PTX, or
+        one of the machine code."""
+        to, register = self.to, read_operand(item.operands[0].split()[0])
+        names = self.callees[node.block.end - 1]
+        if not isinstance(register, Register) or not names:
+            raise NotRun("a call that is not known here")
+        address = to.wide(Register(register.uniform, register.number))
+        index = to.r("mov.b32", len(names))
+        for number, (position, name) in enumerate(names.items()):
+            words = ", ".join(self.parameter(to, self.place_of(name) + above, "") for above in (0, 4))
+            known = to.p("setp.eq.s64", address, to.q("mov.b64", f"{{{words}}}"))
+            own = to.p("setp.eq.s64", address, self.graph.listing.instructions[position].address)
+            index = to.r("selp.b32", number, index, to.p("or.pred", known, own))
+        to.stop_unless(to.p("setp.ne.u32", index, len(names)), "a call that is not known here")
+        table = f"T{len(to.lines)}"
+        goals = ", ".join(f"N{goal.index}" for goal in node.onward.values())
+        to.lines.append(f"{table}: .branchtargets {goals};")
+        self.branches.append((len(to.lines), node.meets))
+        to.line(f"brx.idx {index}, {table}")
 
     def branch(self, node: Node, item: Decoded) -> None:
         to = self.to

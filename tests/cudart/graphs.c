@@ -35,6 +35,8 @@ int cudaGraphNodeGetDependencies(handle, handle *, void *, size_t *), cudaGraphN
 int cudaGraphNodeGetType(handle, int *), cudaGraphNodeFindInClone(handle *, handle, handle), cudaGraphDestroyNode(handle);
 int cudaGraphAddDependencies(handle, handle *, handle *, void *, size_t), cudaGraphRemoveDependencies(handle, handle *, handle *, void *, size_t);
 int cudaGraphNodeSetEnabled(handle, handle, unsigned), cudaGraphNodeGetEnabled(handle, handle, unsigned *);
+int cudaUserObjectCreate(handle *, void *, void (*)(void *), unsigned, unsigned), cudaUserObjectRetain(handle, unsigned), cudaUserObjectRelease(handle, unsigned);
+int cudaGraphRetainUserObject(handle, handle, unsigned, unsigned), cudaGraphReleaseUserObject(handle, handle, unsigned), cudaGraphExecDestroy(handle);
 int cudaGraphConditionalHandleCreate(word *, handle, unsigned, unsigned), cudaGraphDebugDotPrint(handle, const char *, unsigned);
 
 static char add_host, decide_host, symbol;
@@ -264,8 +266,9 @@ static void captured_graph(int *device)
     OK(launch(device + 1, 2, second));
     OK(cudaEventRecord(join, second));
     OK(cudaStreamWaitEvent(first, join, 0));
-    OK(cudaStreamGetCaptureInfo(first, &status, &id, &graph, &before, 0, &count));
-    IS(status == 1 && id && count == 2);
+    word *data = 0;
+    OK(cudaStreamGetCaptureInfo(first, &status, &id, &graph, &before, (void **)&data, &count));
+    IS(status == 1 && id && count == 2 && data && !data[0] && !data[1]); /* full dependencies */
     OK(cudaGraphNodeGetType(before[1], &type));
     IS(type == KERNEL);
     OK(cudaMemcpyAsync(host, device, 8, 2, first));
@@ -376,6 +379,31 @@ static void conditions(int *device)
     WANT(cudaGraphAddNode(&node, graph, 0, 0, 0, &any), 1);
 }
 
+static int destroyed;
+static void destroy(void *number) { destroyed += *(int *)number; }
+
+static void user_objects(void)
+{
+    handle item, graph, clone, ready;
+    int number = 3;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaUserObjectCreate(&item, &number, destroy, 1, 1));
+    OK(cudaUserObjectRetain(item, 2));
+    OK(cudaUserObjectRelease(item, 2));
+    WANT(cudaUserObjectRelease(item, 2), 1);
+    OK(cudaGraphRetainUserObject(graph, item, 1, 1)); /* moved */
+    OK(cudaGraphRetainUserObject(graph, item, 2, 0));
+    WANT(cudaGraphReleaseUserObject(graph, item, 4), 1);
+    OK(cudaGraphReleaseUserObject(graph, item, 2));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    OK(cudaGraphClone(&clone, graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaGraphDestroy(clone));
+    IS(destroyed == 0);
+    OK(cudaGraphExecDestroy(ready));
+    IS(destroyed == 3);
+}
+
 int main(int n, char **argv)
 {
     FILE *file = fopen(argv[1], "rb");
@@ -395,6 +423,7 @@ int main(int n, char **argv)
     circular_graph();
     captured_graph(device);
     conditions(device);
+    user_objects();
     puts(wrong ? "wrong" : "right");
     return wrong;
 }

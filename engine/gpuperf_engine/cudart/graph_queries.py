@@ -8,14 +8,12 @@ from pathlib import Path
 
 from .calls import function
 from .codes import CudaError
-from .graphs import Graph, Node, executable_node, handle_of, handles_at
+from .graphs import EDGE_BYTES, Graph, Node, executable_node, handle_of, handles_at
 from .launches import Launch
 from .state import Kind, State
 
 __all__: list[str] = []
 
-#: bytes of ``cudaGraphEdgeData``; zeros are a full dependency
-_EDGE = 8
 _NAMES = (
     "kernel",
     "copy",
@@ -74,7 +72,7 @@ def cudaGraphGetEdges_v2(
         c_size_t.from_address(count).value = room
         _list(state, [node for _, node in pairs], then, count)
     if edges and written:
-        memset(edges, 0, _EDGE * written)
+        memset(edges, 0, EDGE_BYTES * written)
 
 
 @function(c_void_p, c_void_p, c_void_p)
@@ -89,7 +87,7 @@ def cudaGraphNodeGetDependencies_v2(
     """From CUDA 13 on, the function without suffix has these arguments."""
     written = _list(state, state.of(node, Node).before, out, count)
     if edges and written:
-        memset(edges, 0, _EDGE * written)
+        memset(edges, 0, EDGE_BYTES * written)
 
 
 def _dependents(node: Node) -> list[Node]:
@@ -108,7 +106,7 @@ def cudaGraphNodeGetDependentNodes_v2(
     """From CUDA 13 on, the function without suffix has these arguments."""
     written = _list(state, _dependents(state.of(node, Node)), out, count)
     if edges and written:
-        memset(edges, 0, _EDGE * written)
+        memset(edges, 0, EDGE_BYTES * written)
 
 
 def _pairs(state: State, first: int, then: int, count: int) -> list[tuple[Node, Node]]:

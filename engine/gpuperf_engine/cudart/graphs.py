@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from ctypes import Array, addressof, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    Array,
+    addressof,
+    c_char,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_ulonglong,
+    c_void_p,
+    create_string_buffer,
+)
 from dataclasses import dataclass, field
 
 from .calls import function
@@ -12,6 +23,7 @@ from .memory import cudaFree
 from .state import Kind, State
 
 __all__ = [
+    "EDGE_BYTES",
     "Capture",
     "Condition",
     "Executable",
@@ -22,7 +34,11 @@ __all__ = [
     "handles_at",
 ]
 
-_AUTO_FREE = 1
+EDGE_BYTES = 8
+"""The size of ``cudaGraphEdgeData``; zeros are a full dependency."""
+
+_AUTO_FREE, _MOVE = 1, 1
+_DESTROY = CFUNCTYPE(None, c_void_p)
 #: ``cudaGraphExecUpdateResult``
 _TOPOLOGY_CHANGED, _TYPE_CHANGED = 2, 3
 _NONE, _ACTIVE = 0, 1
@@ -66,13 +82,35 @@ class Node:
 
 
 @dataclass(eq=False)
+class UserObject:
+    """What a program keeps as long as something refers to it: how often, and the function that is called then, with its argument."""
+
+    destroy: Callable[[int | None], object]
+    argument: int | None
+    count: int
+
+    def retain(self, count: int) -> None:
+        """More references."""
+        self.count += count
+
+    def release(self, count: int = 1) -> None:
+        """Fewer references. Raises ``CudaError`` if there are not as many."""
+        if not 0 < count <= self.count:
+            raise CudaError(1, f"{count} of {self.count} references to a user object are released")
+        self.count -= count
+        if not self.count:
+            self.destroy(self.argument)
+
+
+@dataclass(eq=False)
 class Graph:
     """A graph: its nodes in the order in which they were added. ``origins``: of a clone, its nodes by those of the original.
-    ``defaults``: values of conditions that a launch sets, by address."""
+    ``defaults``: values of conditions that a launch sets, by address. ``users``: user objects, one for each reference."""
 
     nodes: list[Node] = field(default_factory=list)
     origins: dict[Node, Node] = field(default_factory=dict)
     defaults: dict[int, int] = field(default_factory=dict)
+    users: list[UserObject] = field(default_factory=list)
     handle: int = 0
 
     def append(self, operation: Callable[[], object], kind: int) -> Node:
@@ -100,7 +138,8 @@ class Graph:
 
     def clone(self) -> Graph:
         """A copy with nodes of its own."""
-        copied = Graph(defaults=dict(self.defaults))
+        copied = Graph(defaults=dict(self.defaults), users=list(self.users))
+        _retain(copied.users)
         for node in self.nodes:
             new = copied.append(node.operation, node.kind)
             new.memory, new.given, new.condition = node.memory, node.given, node.condition
@@ -119,14 +158,25 @@ class Graph:
         return found
 
 
+def _retain(users: Sequence[UserObject]) -> None:
+    for user in users:
+        user.retain(1)
+
+
+def _release(users: list[UserObject]) -> None:
+    while users:
+        users.pop().release()
+
+
 @dataclass(eq=False)
 class Capture:
-    """The capture of a stream: the graph, and the nodes on which the next one depends. ``handles``: those last returned to the
-    program."""
+    """The capture of a stream: the graph, and the nodes on which the next one depends. ``handles`` and ``edges``: those last
+    returned to the program."""
 
     graph: Graph
     before: list[Node] = field(default_factory=list)
     handles: Array[c_void_p] | None = None
+    edges: Array[c_char] | None = None
 
     def append(self, operation: Callable[[], object], kind: int = Kind.MEMCPY) -> Node:
         """Add an operation of the stream."""
@@ -146,6 +196,8 @@ class Executable:
         self._orders: dict[Graph, list[Node]] = {}
         self._defaults = graph.all_defaults()
         self._take(graph)
+        self.users = list(graph.users)
+        _retain(self.users)
 
     def _take(self, graph: Graph) -> None:
         self._orders[graph] = graph.ordered()
@@ -295,10 +347,12 @@ def cudaStreamGetCaptureInfo_v3(
     edges: int | None,
     count: int,
 ) -> None:
-    """From CUDA 13 on, the function without suffix has these arguments. All edges are full dependencies, which have no data."""
+    """From CUDA 13 on, the function without suffix has these arguments. All edges are full dependencies, whose data are zeros."""
     _capture_info(state, stream, status, number, graph, before, count)
-    if edges:
-        c_void_p.from_address(edges).value = None
+    capture = state.capture_of(stream)
+    if edges and capture is not None:
+        capture.edges = create_string_buffer(EDGE_BYTES * max(1, len(capture.before)))
+        c_void_p.from_address(edges).value = addressof(capture.edges)
 
 
 def _capture_info(
@@ -370,8 +424,9 @@ def cudaGraphClone(state: State, out: int, graph: int) -> None:
 
 @function(c_void_p)
 def cudaGraphDestroy(state: State, graph: int) -> None:
-    state.of(graph, Graph)
+    users = state.of(graph, Graph).users
     del state.objects[graph]
+    _release(users)
 
 
 @function(c_void_p, c_void_p, c_ulonglong, also=("cudaGraphInstantiateWithFlags",))
@@ -407,8 +462,9 @@ def cudaGraphUpload(state: State, graph: int, stream: int) -> None:
 
 @function(c_void_p)
 def cudaGraphExecDestroy(state: State, graph: int) -> None:
-    state.of(graph, Executable)
+    users = state.of(graph, Executable).users
     del state.objects[graph]
+    _release(users)
 
 
 @function(c_void_p, c_void_p, c_void_p)
@@ -422,3 +478,45 @@ def cudaGraphExecUpdate(state: State, executable: int, graph: int, out: int | No
     if result:
         reason = "has nodes of other types" if result == _TYPE_CHANGED else "has other nodes or dependencies"
         raise CudaError(910, f"the graph {reason} than the executable: instantiate it anew")
+
+
+# -- user objects ---------------------------------------------------------------------------------------------------------
+
+
+@function(c_void_p, c_void_p, c_void_p, c_uint, c_uint)
+def cudaUserObjectCreate(
+    state: State, out: int, argument: int | None, destroy: int, count: int, flags: int
+) -> None:
+    if not count:
+        raise CudaError(1, "a user object without a reference")
+    item = UserObject(_DESTROY(destroy), argument, count)
+    c_void_p.from_address(out).value = state.new(item)
+
+
+@function(c_void_p, c_uint)
+def cudaUserObjectRetain(state: State, item: int, count: int) -> None:
+    state.of(item, UserObject).retain(count)
+
+
+@function(c_void_p, c_uint)
+def cudaUserObjectRelease(state: State, item: int, count: int) -> None:
+    state.of(item, UserObject).release(count)
+
+
+@function(c_void_p, c_void_p, c_uint, c_uint)
+def cudaGraphRetainUserObject(state: State, graph: int, item: int, count: int, flags: int) -> None:
+    """Flags: 1 gives the program's references to the graph."""
+    user = state.of(item, UserObject)
+    state.of(graph, Graph).users += [user] * count
+    if not flags & _MOVE:
+        user.retain(count)
+
+
+@function(c_void_p, c_void_p, c_uint)
+def cudaGraphReleaseUserObject(state: State, graph: int, item: int, count: int) -> None:
+    user, users = state.of(item, UserObject), state.of(graph, Graph).users
+    if users.count(user) < count:
+        raise CudaError(1, f"the graph has {users.count(user)} references to the user object")
+    for _ in range(count):
+        users.remove(user)
+    user.release(count)

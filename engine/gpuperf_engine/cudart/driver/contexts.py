@@ -229,7 +229,7 @@ def cuCtxPopCurrent(state: State, out: int | None) -> None:
 @function(c_void_p)
 def cuCtxGetDevice(state: State, out: int) -> None:
     if not _current(state):
-        raise CudaError(201, "there is no current context")
+        raise CudaError(201)  # cuda.core asks whether there is one
     c_int.from_address(out).value = 0
 
 

@@ -92,8 +92,10 @@ cuGraphNodeGetDependentNodes_v2 cudaGraphNodeGetDependentNodes_v2
 cuGraphNodeGetEnabled cudaGraphNodeGetEnabled
 cuGraphNodeGetType cudaGraphNodeGetType
 cuGraphNodeSetEnabled cudaGraphNodeSetEnabled
+cuGraphReleaseUserObject cudaGraphReleaseUserObject
 cuGraphRemoveDependencies cudaGraphRemoveDependencies
 cuGraphRemoveDependencies_v2 cudaGraphRemoveDependencies_v2
+cuGraphRetainUserObject cudaGraphRetainUserObject
 cuGraphUpload cudaGraphUpload
 cuIpcCloseMemHandle cudaIpcCloseMemHandle
 cuIpcGetEventHandle cudaIpcGetEventHandle
@@ -161,6 +163,9 @@ cuStreamWaitEvent cudaStreamWaitEvent
 cuSurfObjectDestroy cudaDestroySurfaceObject
 cuTexObjectDestroy cudaDestroyTextureObject
 cuThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode
+cuUserObjectCreate cudaUserObjectCreate
+cuUserObjectRelease cudaUserObjectRelease
+cuUserObjectRetain cudaUserObjectRetain
 """
 """Pairs of a driver function and its runtime function."""
 

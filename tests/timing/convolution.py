@@ -80,6 +80,48 @@ def measured(path: Path = DATA) -> Iterator[Row]:
             )
 
 
+def _filled(row: Row, pitch: int, rows: int, columns: int) -> list[str]:
+    """The loops that fill shared memory, as nvcc writes them from loops that begin at the index of the thread: over rows, and over
+    columns, of which one to three come first if their number is no multiple of four. Each load is followed by its store."""
+    (block_x, block_y), step = row.block, 4 * row.block[0]
+
+    def moved(count: int) -> list[str]:
+        pairs = (
+            (
+                f"ld.global.nc.f32 %f{1 + n}, [%rd7+{n * step}];",
+                f"st.shared.f32 [%r18+{n * step}], %f{1 + n};",
+            )
+            for n in range(count)
+        )
+        return [line for pair in pairs for line in pair]
+
+    lines = [
+        f"sub.u32 %r14, {columns - 1}, %r1; div.u32 %r14, %r14, {block_x}; add.u32 %r14, %r14, 1;",
+        "and.b32 %r15, %r14, 3; shr.u32 %r16, %r14, 2; mul.lo.u32 %r19, %r15, " + f"{step};",
+        "mov.u64 %rd6, %rd4; mov.u32 %r17, %r7; mov.u32 %r8, %r2;",
+        f"setp.ge.u32 %p1, %r8, {rows}; @%p1 bra FILLED;",
+        "ROW:",
+        "mov.u64 %rd7, %rd6; mov.u32 %r18, %r17;",
+    ]
+    first = moved(3)
+    for number in range(3):
+        lines += [f"setp.le.u32 %p2, %r15, {number}; @%p2 bra GROUPS;", *first[2 * number : 2 * number + 2]]
+    return [
+        *lines,
+        "GROUPS:",
+        "cvt.u64.u32 %rd8, %r19; add.s64 %rd7, %rd7, %rd8; add.u32 %r18, %r18, %r19; mov.u32 %r9, %r16;",
+        "setp.eq.u32 %p1, %r9, 0; @%p1 bra NEXT;",
+        "FOUR:",
+        *moved(4),
+        f"add.s64 %rd7, %rd7, {4 * step}; add.u32 %r18, %r18, {4 * step}; sub.u32 %r9, %r9, 1;",
+        "setp.ne.u32 %p2, %r9, 0; @%p2 bra FOUR;",
+        "NEXT:",
+        f"add.u32 %r8, %r8, {block_y}; add.s64 %rd6, %rd6, {4 * block_y * pitch};",
+        f"add.u32 %r17, %r17, {4 * block_y * row.width}; setp.lt.u32 %p1, %r8, {rows}; @%p1 bra ROW;",
+        "FILLED:",
+    ]
+
+
 def ptx(row: Row) -> str:
     """The kernel of one configuration; outputs beyond the image are written too, into room that the caller leaves."""
     (block_x, block_y), (tile_x, tile_y), size = row.block, row.tile, row.filter
@@ -88,22 +130,7 @@ def ptx(row: Row) -> str:
     rows, columns = block_y * tile_y + border, block_x * tile_x + border
     lines: list[str] = []
     add = lines.append
-    for i in range(0, rows, block_y):
-        for j in range(0, columns, block_x):
-            guards = []
-            if i + block_y > rows:
-                guards.append(f"add.s32 %r8, %r2, {i}; setp.lt.s32 %p1, %r8, {rows};")
-            if j + block_x > columns:
-                guards.append(f"add.s32 %r9, %r1, {j}; setp.lt.s32 %p2, %r9, {columns};")
-            lines += guards
-            label = f"S{i}_{j}"
-            if i + block_y > rows:
-                add(f"@!%p1 bra {label};")
-            if j + block_x > columns:
-                add(f"@!%p2 bra {label};")
-            add(f"ld.global.nc.f32 %f1, [%rd4+{4 * (i * pitch + j)}];")
-            add(f"st.shared.f32 [%r7+{4 * (i * row.width + j)}], %f1;")
-            add(f"{label}:")
+    lines += _filled(row, pitch, rows, columns)
     add("bar.sync 0;")
     sums = {(y, x): f"%s{y * tile_x + x}" for y in range(tile_y) for x in range(tile_x)}
     lines += [f"mov.f32 {name}, 0f00000000;" for name in sums.values()]
@@ -131,7 +158,7 @@ def ptx(row: Row) -> str:
 .visible .entry convolution(.param .u64 output, .param .u64 input)
 {{
 .shared .align 4 .b8 part[{4 * rows * row.width}];
-.reg .pred %p<3>; .reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .f32 %f<3>; .reg .f32 %s<{tile_x * tile_y}>; .reg .f32 %v<{len(used)}>;
+.reg .pred %p<3>; .reg .b32 %r<20>; .reg .b64 %rd<9>; .reg .f32 %f<5>; .reg .f32 %s<{tile_x * tile_y}>; .reg .f32 %v<{len(used)}>;
 ld.param.u64 %rd1, [output]; ld.param.u64 %rd2, [input];
 mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y;
 mul.lo.s32 %r10, %r3, {block_x * tile_x}; add.s32 %r10, %r10, %r1;

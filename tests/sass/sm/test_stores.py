@@ -151,3 +151,18 @@ def test_atomics_of_few_kib_share_few_slices_of_l2(kib: int) -> None:
     # four sectors of each warp; at one address there are 2¹⁹ / (256 · KiB) lanes
     clocks = (1 << 19) / 32 * 4 / machine.atomic_turns / kib
     assert found.bounds["atomics"] * machine.clock_mhz == pytest.approx(max(clocks, 2048 / kib), rel=0.05)
+
+
+def test_local_stores_write_through_and_stay_in_l1() -> None:
+    """A profiler counts every local store of an RTX 2080 Ti as a write to L2 (docs/machine-code.md); loads that follow hit in L1, and
+    what L1 evicts need not be written again."""
+    stores = [line for number in range(8) for line in access(1, {number: 15})]
+    text = ["STL [R1], R2"] * 8
+    for times, kept in ((1, 8), (4, 8), (1, 2)):
+        seen = run([*text * times, "EXIT"], [stores * times], lines=8, share=0.0, l1_lines=kept)
+        assert (seen.l2_sectors, seen.dram_sectors) == (4 * 8 * times, 0)
+        # at 64 bytes a clock
+        assert seen.cycles >= 4 * 8 * times * 32 // 64
+    again = [*text, *["LDL R2, [R1]"] * 8, "EXIT"]
+    assert run(again, [stores * 2], lines=8, share=0.0, l1_lines=8).l2_sectors == 4 * 8
+    assert run(again, [stores * 2], lines=8, share=0.0, l1_lines=2).l2_sectors == 2 * 4 * 8

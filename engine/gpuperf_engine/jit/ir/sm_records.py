@@ -241,15 +241,14 @@ class Block(Record):
 
 
 class Line(Record):
-    """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: the sectors that are in L1, that must be written
-    back, and that the CTA has touched; ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM.
+    """A line of 128 bytes that a CTA touches. ``VALID``, ``TOUCHED``: the sectors that are in L1, and that the CTA has touched;
+    ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM.
     ``NEWER`` and ``OLDER``: its neighbours in L1 by last use; if L1 evicts a random line, ``OLDER`` is its place there. ``OPEN``: in
     the first line of each row of DRAM, until when the row is open."""
 
     VALID = U8(0)
-    DIRTY = U8(1)
-    TOUCHED = U8(2)
-    DRAM = U8(3)
+    TOUCHED = U8(1)
+    DRAM = U8(2)
     READY = U64(8)
     NEWER = U64(16)
     OLDER = U64(24)

@@ -36,18 +36,6 @@ def sm_forget(sm: Sm, line: Line) -> int:
     return 0
 
 
-def sm_evict(sm: Sm, victim: Line) -> int:
-    """Write back what a line that leaves L1 holds."""
-    if victim.DIRTY:
-        sectors = bits_count(victim.DIRTY)
-        sm.PORT += sectors * sm.PORT_COST
-        sm.L2 += sectors * sm.L2_COST
-        sm.L2_SECTORS += sectors
-    victim.VALID = 0
-    victim.DIRTY = 0
-    return 0
-
-
 def sm_draw(sm: Sm, line: Line) -> int:
     """Insert a line in L1, in the place of a random one if L1 is full."""
     kept = sm.KEPT_AT
@@ -58,7 +46,7 @@ def sm_draw(sm: Sm, line: Line) -> int:
         # Knuth's MMIX generator; its upper bits are the random ones
         sm.DRAWN = sm.DRAWN * 6364136223846793005 + 1442695040888963407
         place = (sm.DRAWN >> 33 & 0x7FFFFFFF) % sm.L1_LINES
-        sm_evict(sm, Line(load64(kept + 8 * place)))
+        Line(load64(kept + 8 * place)).VALID = 0
     store64(kept + 8 * place, line)
     line.OLDER = place
     return 0
@@ -80,7 +68,7 @@ def sm_keep(sm: Sm, line: Line) -> int:
     if sm.KEPT > sm.L1_LINES:
         victim = sm.OLDEST
         sm_forget(sm, victim)
-        sm_evict(sm, victim)
+        victim.VALID = 0
     return 0
 
 
@@ -253,8 +241,8 @@ def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
     return late
 
 
-def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
-    """A store to local memory stays in L1."""
+def sm_local_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
+    """A store to local memory writes through to L2, and stays in L1."""
     line = Line(slot.LINES + (word >> 4) * Line.BYTES)
     held = line.VALID
     if held and sm.KEPT_AT == 0:
@@ -263,8 +251,8 @@ def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
     if held == 0:
         sm_keep(sm, line)
     line.VALID |= word & 15
-    line.DIRTY |= word & 15
     line.TOUCHED = 15
+    sm_below(sm, start, bits_count(word & 15), 0)
     return 0
 
 
@@ -338,7 +326,7 @@ def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
     if kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
         return sm_loaded(sm, slot, word, start)
     if kind == Kind.LOCAL_STORE:
-        sm_local_stored(sm, slot, word)
+        sm_local_stored(sm, slot, word, start)
         return start
     late = sm_stored(sm, slot, word, start)
     if kind == Kind.ATOMIC:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from ..isa.effects import SURFACE, TEXTURE
 from ..machines.common import common
+from ..ptx.syntax import Instruction
+from ..simt.program import BasicBlock, Program
 from .build import LaunchRecord
 from .opcodes import lanes_on
 
@@ -34,15 +36,13 @@ class ImageTraffic:
 def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
     """The traffic of one launch; ``None`` if it uses no texture and no surface."""
     fetched = stored = 0
-    for block in record.program.blocks:
+    for block, instruction in _accesses(record.program):
         if not int(record.observation.block_lanes[block.index]):
             continue
-        for instruction in block.tally:
-            effect = instruction.form.effect
-            if effect in (TEXTURE, SURFACE):
-                lanes = lanes_on(instruction, block, record.program, record.observation)
-                fetched += lanes * (effect is TEXTURE or instruction.opcode.startswith("sured"))
-                stored += lanes * (effect is SURFACE)
+        effect = instruction.form.effect
+        lanes = lanes_on(instruction, block, record.program, record.observation)
+        fetched += lanes * (effect is TEXTURE or instruction.opcode.startswith("sured"))
+        stored += lanes * (effect is SURFACE)
     if not fetched and not stored:
         return None
     texel = max((texel for texel, _ in record.plan.images), default=int(common("textures.texel")))
@@ -52,3 +52,18 @@ def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
         part / (count * texel) if count else 0.0 for part, count in ((read, fetched), (written, stored))
     )
     return ImageTraffic(read, written, missed, new, texel)
+
+
+def _accesses(program: Program) -> list[tuple[BasicBlock, Instruction]]:
+    """The instructions of a program that access images, with their blocks."""
+    known = program.kernel.memo.get(ImageTraffic)
+    if not isinstance(known, tuple) or known[0] is not program:
+        found = [
+            (block, instruction)
+            for block in program.blocks
+            for instruction in block.tally
+            if instruction.form.effect in (TEXTURE, SURFACE)
+        ]
+        known = program.kernel.memo[ImageTraffic] = program, found
+    accesses: list[tuple[BasicBlock, Instruction]] = known[1]
+    return accesses

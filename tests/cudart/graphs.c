@@ -19,6 +19,7 @@ int cudaStreamCreate(handle *), cudaStreamBeginCapture(handle, int), cudaStreamE
 int cudaStreamBeginCaptureToGraph(handle, handle, handle *, void *, size_t, int), cudaLaunchHostFunc(handle, void (*)(void *), void *);
 int cudaStreamGetCaptureInfo(handle, int *, word *, handle *, handle **, void **, size_t *);
 int cudaStreamUpdateCaptureDependencies(handle, handle *, void *, size_t, unsigned);
+int cudaStreamIsCapturing(handle, int *), cudaStreamSynchronize(handle), cudaEventSynchronize(handle);
 int cudaEventCreate(handle *), cudaEventRecord(handle, handle), cudaEventRecordWithFlags(handle, handle, unsigned), cudaEventElapsedTime(float *, handle, handle);
 int cudaGraphCreate(handle *, unsigned), cudaGraphInstantiate(handle *, handle, word), cudaGraphLaunch(handle, handle), cudaGraphClone(handle *, handle);
 int cudaGraphDestroy(handle), cudaGraphExecUpdate(handle, handle, void *), cudaGraphExecGetFlags(handle, word *);
@@ -159,6 +160,7 @@ static void explicit_graph(int *device)
         IS(type == types[i]);
     }
     OK(cudaGraphDebugDotPrint(graph, "graph.dot", 0));
+    OK(cudaGraphDebugDotPrint(graph, "shapes.dot", 1));
     /* a clone has nodes of its own */
     OK(cudaGraphClone(&clone, graph));
     OK(cudaGraphNodeFindInClone(&found, nodes[1], clone));
@@ -310,6 +312,12 @@ static void captured_graph(int *device)
     OK(cudaGraphExecUpdate(ready, graph, &(struct { int result; handle node, from; }){0}));
     OK(cudaGraphLaunch(ready, first));
     IS(host[1] == 40);
+    /* the default stream, which waits for the stream, cannot be used meanwhile */
+    OK(cudaStreamBeginCapture(first, 0));
+    WANT(cudaStreamIsCapturing(0, &status), 906);
+    WANT(launch(device, 1, 0), 906);
+    OK(cudaStreamEndCapture(first, &graph));
+    OK(cudaStreamIsCapturing(0, &status));
     /* captures of two graphs do not merge */
     OK(cudaStreamBeginCapture(first, 0));
     OK(cudaStreamBeginCapture(second, 0));
@@ -317,7 +325,32 @@ static void captured_graph(int *device)
     WANT(cudaStreamWaitEvent(second, fork, 0), 902);
     OK(cudaStreamEndCapture(first, &graph));
     OK(cudaStreamEndCapture(second, &graph));
-    WANT(cudaStreamEndCapture(second, &graph), 901);
+    WANT(cudaStreamEndCapture(second, &graph), 401); /* the stream is not captured */
+    /* another stream than the one that began it cannot end a capture, nor can one that was not waited for be left */
+    float milliseconds;
+    OK(cudaStreamBeginCapture(first, 0));
+    OK(cudaEventRecord(fork, first));
+    WANT(cudaEventSynchronize(fork), 907);
+    WANT(cudaEventElapsedTime(&milliseconds, join, fork), 907);
+    OK(cudaStreamWaitEvent(second, fork, 0));
+    OK(launch(device, 1, second));
+    WANT(cudaStreamEndCapture(second, &graph), 903);
+    OK(cudaStreamIsCapturing(second, &status));
+    IS(status == 2);
+    WANT(cudaStreamEndCapture(first, &graph), 901);
+    IS(graph == 0);
+    OK(cudaStreamIsCapturing(second, &status));
+    IS(status == 0);
+    OK(cudaStreamBeginCapture(first, 0));
+    OK(cudaEventRecord(fork, first));
+    OK(cudaStreamWaitEvent(second, fork, 0));
+    OK(launch(device, 1, second));
+    WANT(cudaStreamEndCapture(first, &graph), 904);
+    /* nothing of a capture can be waited for */
+    OK(cudaStreamBeginCapture(first, 0));
+    WANT(cudaStreamSynchronize(first), 900);
+    WANT(cudaStreamEndCapture(first, &graph), 901);
+    OK(cudaStreamSynchronize(first));
 }
 
 /* decide(condition, counter): the counter goes down, and is the condition */

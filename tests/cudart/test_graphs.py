@@ -65,3 +65,4 @@ def test_a_program_that_checks_its_graphs(tmp_path: Path) -> None:
         and "n0 -> n1;" in drawn
         and "subgraph" in drawn
     )
+    assert 'label="add\\n<<<(1, 1, 1), (1, 1, 1), 0>>>"' in (tmp_path / "shapes.dot").read_text()

@@ -61,6 +61,16 @@ _CODES = {
     900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
     901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
     902: ("cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"),
+    903: ("cudaErrorStreamCaptureUnmatched", "capture sequence was not initiated in this stream"),
+    904: ("cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"),
+    906: (
+        "cudaErrorStreamCaptureImplicit",
+        "operation would make the legacy stream depend on a capturing blocking stream",
+    ),
+    907: (
+        "cudaErrorCapturedEvent",
+        "operation not permitted on an event last recorded in a capturing stream",
+    ),
     910: (
         "cudaErrorGraphExecUpdateFailure",
         "the graph update was not performed because it included changes which violated constraints specific to instantiated graph "
@@ -89,6 +99,8 @@ _DRIVER_NAMES = {
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", 801: "CUDA_ERROR_NOT_SUPPORTED",
     803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", 900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
     901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", 902: "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+    903: "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", 904: "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+    906: "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", 907: "CUDA_ERROR_CAPTURED_EVENT",
     910: "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", 999: "CUDA_ERROR_UNKNOWN",
 }  # fmt: skip
 

@@ -61,7 +61,11 @@ def cudaStreamDestroy(state: State, stream: int) -> None:
 
 @function(c_void_p, also=("cudaStreamQuery",))
 def cudaStreamSynchronize(state: State, stream: int) -> None:
-    state.stream_of(stream)
+    """Everything has completed; a stream that is captured has nothing to wait for, and its capture ends with an error."""
+    capture = state.capture_of(stream)
+    if capture is not None:
+        capture.graph.invalid = True
+        raise CudaError(900)
 
 
 @function(c_void_p, c_void_p)
@@ -95,7 +99,7 @@ def cudaStreamWaitEvent(state: State, stream: int, event: int, flags: int) -> No
     if own is not None and flags & _EXTERNAL:
         own.append(_nothing, Kind.WAIT).given = c_void_p(event)
     elif opened is not None and own is None:
-        state.captures[stream or 0] = type(opened)(awaited.graph, list(awaited.before))
+        state.captures[stream or 0] = type(opened)(awaited.graph, opened.origin, list(awaited.before))
     elif opened is not None and own.graph is awaited.graph:
         own.before = list(dict.fromkeys([*own.before, *awaited.before]))
     elif opened is not None:
@@ -156,12 +160,20 @@ def cudaEventRecordWithFlags(state: State, event: int, stream: int, flags: int) 
 
 @function(c_void_p, also=("cudaEventQuery",))
 def cudaEventSynchronize(state: State, event: int) -> None:
-    state.of(event, Event)
+    _recorded(state, event)
+
+
+def _recorded(state: State, event: int) -> Event:
+    """An event. Raises ``CudaError`` if it was last recorded in a capture."""
+    known: Event = state.of(event, Event)
+    if known.graph is not None:
+        raise CudaError(907)
+    return known
 
 
 @function(c_void_p, c_void_p, c_void_p, also=("cudaEventElapsedTime_v2",))
 def cudaEventElapsedTime(state: State, out: int, start: int, end: int) -> None:
-    first, last = state.of(start, Event).seconds, state.of(end, Event).seconds
+    first, last = _recorded(state, start).seconds, _recorded(state, end).seconds
     if first is None or last is None:
         raise CudaError(400, "the time since an event that was not recorded")
     c_float.from_address(out).value = 1e3 * (last - first)

@@ -191,22 +191,30 @@ def cudaGraphNodeGetEnabled(state: State, graph: int, node: int, out: int) -> No
 
 @function(c_void_p, c_char_p, c_uint)
 def cudaGraphDebugDotPrint(state: State, graph: int, path: bytes, flags: int) -> None:
-    lines = ["digraph {", *_dot(state.of(graph, Graph), "n"), "}"]
+    """With any flag, kernels have their shape."""
+    lines = ["digraph {", *_dot(state.of(graph, Graph), "n", bool(flags)), "}"]
     try:
         Path(path.decode("utf-8", "surrogateescape")).write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
         raise CudaError(304, f"the graph could not be written: {error}") from None
 
 
-def _dot(graph: Graph, prefix: str) -> list[str]:
+def _dot(graph: Graph, prefix: str, shapes: bool) -> list[str]:
     names = {node: f"{prefix}{number}" for number, node in enumerate(graph.nodes)}
     lines = []
     for node, name in names.items():
-        label = node.operation.kernel.name if isinstance(node.operation, Launch) else _NAMES[node.kind]
-        lines.append(f'  {name} [label="{label}"];')
+        lines.append(f'  {name} [label="{_label(node, shapes)}"];')
         lines += [f"  {names[earlier]} -> {name};" for earlier in node.before]
         for number, body in enumerate(node.bodies):
             label = f"body {number}" if node.kind == Kind.CONDITIONAL else "graph"
             lines += [f'  subgraph cluster_{name}_{number} {{ label="{name}: {label}";']
-            lines += [*_dot(body, f"{name}_{number}_"), "  }"]
+            lines += [*_dot(body, f"{name}_{number}_", shapes), "  }"]
     return lines
+
+
+def _label(node: Node, shapes: bool) -> str:
+    launch = node.operation
+    if not isinstance(launch, Launch):
+        return _NAMES[node.kind]
+    shape = f"\\n<<<{launch.grid}, {launch.block}, {launch.shared}>>>" if shapes else ""
+    return launch.kernel.name + shape

@@ -41,7 +41,7 @@ _AUTO_FREE, _MOVE = 1, 1
 _DESTROY = CFUNCTYPE(None, c_void_p)
 #: ``cudaGraphExecUpdateResult``
 _TOPOLOGY_CHANGED, _TYPE_CHANGED = 2, 3
-_NONE, _ACTIVE = 0, 1
+_NONE, _ACTIVE, _INVALIDATED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,8 @@ class Graph:
     origins: dict[Node, Node] = field(default_factory=dict)
     defaults: dict[int, int] = field(default_factory=dict)
     users: list[UserObject] = field(default_factory=list)
+    #: whether an operation that cannot be captured has ended its capture
+    invalid: bool = False
     handle: int = 0
 
     def append(self, operation: Callable[[], object], kind: int) -> Node:
@@ -170,10 +172,11 @@ def _release(users: list[UserObject]) -> None:
 
 @dataclass(eq=False)
 class Capture:
-    """The capture of a stream: the graph, and the nodes on which the next one depends. ``handles`` and ``edges``: those last
-    returned to the program."""
+    """The capture of a stream into a graph, begun by the stream ``origin``, and the nodes on which the next one depends.
+    ``handles`` and ``edges``: those last returned to the program."""
 
     graph: Graph
+    origin: int
     before: list[Node] = field(default_factory=list)
     handles: Array[c_void_p] | None = None
     edges: Array[c_char] | None = None
@@ -183,6 +186,16 @@ class Capture:
         node = self.graph.append(operation, kind)
         node.before, self.before = self.before, [node]
         return node
+
+    def joins(self, other: Capture) -> bool:
+        """Whether what another stream has done comes before what this one does next."""
+        found, stack = set(), list(self.before)
+        while stack:
+            node = stack.pop()
+            if node not in found:
+                found.add(node)
+                stack += node.before
+        return found.issuperset(other.before)
 
 
 class Executable:
@@ -289,7 +302,7 @@ def executable_node(state: State, graph: int, node: int) -> tuple[Executable, No
 
 @function(c_void_p, c_int)
 def cudaStreamBeginCapture(state: State, stream: int, mode: int) -> None:
-    _begin(state, stream, Capture(Graph()))
+    _begin(state, stream, Capture(Graph(), stream))
 
 
 def _begin(state: State, stream: int, capture: Capture) -> None:
@@ -304,24 +317,40 @@ def cudaStreamBeginCaptureToGraph(
     state: State, stream: int, graph: int, before: int, edges: int, count: int, mode: int
 ) -> None:
     nodes = [state.of(handle, Node) for handle in handles_at(before, count)]
-    _begin(state, stream, Capture(state.of(graph, Graph), nodes))
+    _begin(state, stream, Capture(state.of(graph, Graph), stream, nodes))
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamEndCapture(state: State, stream: int, out: int | None) -> None:
     ended = state.capture_of(stream)
     if ended is None:
-        raise CudaError(901, "the stream is not being captured")
-    state.captures = {
-        other: known for other, known in state.captures.items() if known.graph is not ended.graph
-    }
+        raise CudaError(401, "the stream is not being captured")
+    graph = ended.graph
+    if ended.origin != stream:
+        graph.invalid = True
+        raise CudaError(903, "the capture was begun by another stream")
+    others = [known for known in state.captures.values() if known.graph is graph]
+    state.captures = {other: known for other, known in state.captures.items() if known.graph is not graph}
+    if out:
+        c_void_p.from_address(out).value = None
+    if graph.invalid:
+        graph.invalid = False
+        raise CudaError(901, "an operation before cannot be captured")
+    if not all(ended.joins(other) for other in others):
+        raise CudaError(
+            904, "the stream does not wait for an event of another stream that is captured with it"
+        )
     if out:
         c_void_p.from_address(out).value = handle_of(state, ended.graph)
 
 
 @function(c_void_p, c_void_p)
 def cudaStreamIsCapturing(state: State, stream: int, out: int) -> None:
-    c_int.from_address(out).value = _NONE if state.capture_of(stream) is None else _ACTIVE
+    c_int.from_address(out).value = _status(state.capture_of(stream))
+
+
+def _status(capture: Capture | None) -> int:
+    return _NONE if capture is None else _INVALIDATED if capture.graph.invalid else _ACTIVE
 
 
 @function(c_void_p, c_void_p, c_void_p)
@@ -365,7 +394,7 @@ def _capture_info(
     count: int | None,
 ) -> None:
     capture = state.capture_of(stream)
-    c_int.from_address(status).value = _NONE if capture is None else _ACTIVE
+    c_int.from_address(status).value = _status(capture)
     if capture is None:
         return
     handles = [handle_of(state, node) for node in capture.before]

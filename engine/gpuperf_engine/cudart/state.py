@@ -92,6 +92,7 @@ class Stream:
 
 #: handles of default streams: 0, the legacy one, the per-thread one
 _DEFAULT_STREAMS = (0, 1, 2)
+_LEGACY_STREAMS = (0, 1)
 
 
 @dataclass
@@ -219,8 +220,14 @@ class State:
         return self.contexts[-1] if self.contexts else 0
 
     def capture_of(self, stream: int | None) -> Any:
-        """The capture of a stream, if any. Raises as ``stream_of``."""
+        """The capture of a stream, if any. Raises as ``stream_of``, and if the legacy stream would have to wait for a capture."""
         self.stream_of(stream)
+        if not self.captures:
+            return None
+        if (stream or 0) in _LEGACY_STREAMS and any(
+            not self.stream_of(one).flags & 1 for one in self.captures
+        ):
+            raise CudaError(906, "a stream that the default stream waits for is being captured")
         return self.captures.get(stream or 0)
 
     def enqueue(self, stream: int | None, operation: Callable[[], object], kind: int = Kind.MEMCPY) -> None:

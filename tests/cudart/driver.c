@@ -42,6 +42,7 @@ int cuLinkComplete(handle, void **, size_t *), cuLinkDestroy(handle);
 
 struct location { int type, id; };
 int cuMemPrefetchAsync(address, size_t, int, handle), cuMemPrefetchAsync_v2(address, size_t, struct location, unsigned, handle);
+int cuMemAdvise(address, size_t, int, int), cuMemAdvise_v2(address, size_t, int, struct location);
 int cuStreamAttachMemAsync(handle, address, size_t, unsigned);
 
 static int wrong;
@@ -382,6 +383,11 @@ static void works(char *ptx)
         WANT(cuStreamAttachMemAsync(invalid[i], data, 128, 4), 400);
     }
     OK(cuMemPrefetchAsync(data, 128, 0, 0));
+    OK(cuMemPrefetchAsync(data, 128, -1, 0)); /* to the host */
+    WANT(cuMemPrefetchAsync(data, 128, 1, 0), 101);
+    OK(cuMemAdvise(data, 128, 5, -1));
+    WANT(cuMemAdvise(data, 128, 5, 2), 101);
+    WANT(cuMemAdvise_v2(data, 128, 0, (struct location){1, 0}), 1);
     OK(cuMemPrefetchAsync_v2(data, 128, (struct location){1, 0}, 0, 0));
     OK(cuMemcpyDtoH_v2(host, data, 256));
     IS(host[0] == 115 && host[32] == 115);

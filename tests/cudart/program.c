@@ -21,6 +21,7 @@ int cudaMemcpy(void *, const void *, size_t, int), cudaMemcpyAsync(void *, const
 int cudaMemset(void *, int, size_t), cudaMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, int);
 int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int), cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
 struct location { int type, id; };
+int cudaMemAdvise(void *, size_t, int, struct location);
 int cudaMemPrefetchAsync_v2(void *, size_t, struct location, unsigned, handle), cudaStreamAttachMemAsync(handle, void *, size_t, unsigned);
 int cudaStreamDestroy(handle), cudaMemsetAsync(void *, int, size_t, handle), cudaStreamWaitEvent(handle, handle, unsigned);
 int cudaStreamCreate(handle *), cudaStreamBeginCapture(handle, int), cudaStreamEndCapture(handle, handle *);
@@ -88,6 +89,15 @@ static void works(void)
     OK(cudaHostRegister(mine, sizeof mine, 0));
     OK(launch(&add_host, 1, 32, mine, 9, 0));
     IS(mine[0] == 9 && mine[31] == 9);
+    struct location here = {1, 0}, there = {1, 1}, host_side = {2, 0};
+    OK(cudaMemAdvise(managed, 128, 1, there)); /* which needs no location */
+    OK(cudaMemAdvise(managed, 128, 3, here));
+    OK(cudaMemAdvise(managed, 128, 5, host_side));
+    WANT(cudaMemAdvise(managed, 128, 3, there), 101);
+    WANT(cudaMemAdvise(managed, 128, 7, here), 1);
+    OK(cudaMemPrefetchAsync_v2(managed, 128, host_side, 0, 0));
+    WANT(cudaMemPrefetchAsync_v2(managed, 128, there, 0, 0), 101);
+    WANT(cudaMemPrefetchAsync_v2(managed, 128, (struct location){0, 0}, 0, 0), 1);
     /* a graph captured from a stream: nothing runs before it is launched */
     handle stream, graph, ready, first, last;
     float ms = -1;

@@ -34,6 +34,10 @@ _KINDS = range(5)
 _HOST, _DEVICE, _MANAGED = 1, 2, 3
 _ACCESSED = {_HOST: "pinned", _DEVICE: "", _MANAGED: "managed"}
 _NO_DEVICE = -2
+#: the host in place of a device; ``cudaMemLocationType``: device, host, NUMA nodes of the host
+_CPU, _ON_DEVICE, _LOCATIONS = -1, 1, range(1, 5)
+#: ``cudaMemoryAdvise``, and those with a location
+_ADVICE, _LOCATED = range(1, 7), (3, 5, 6)
 DEFAULT_POOL = 1
 """The handle of the default memory pool."""
 
@@ -403,21 +407,54 @@ def cudaMemset3D(state: State, target: Pitched, value: int, extent: Extent) -> N
 # -- advice: no effect, as there is only one memory ---------------------------------------------------------------------------
 
 
-@function(also=("cudaMemAdvise_v2",))
-def cudaMemAdvise(state: State) -> None:
+def _located(device: int) -> None:
+    """Raises ``CudaError`` (invalid device) unless this is the device or the host."""
+    if device not in (_CPU, 0):
+        raise CudaError(101, f"there is one device, 0; asked for {device}")
+
+
+def _located_at(location: int) -> None:
+    """The same for a ``cudaMemLocation``: a type, and the number of a device in the upper half."""
+    kind, number = location & 0xFFFFFFFF, location >> 32
+    if kind not in _LOCATIONS:
+        raise CudaError(1, f"{kind} is not a type of a location")
+    _located(number if kind == _ON_DEVICE else 0)
+
+
+def _advised(advice: int) -> None:
+    if advice not in _ADVICE:
+        raise CudaError(1, f"{advice} is not an advice")
+
+
+@function(c_void_p, c_size_t, c_int, c_int)
+def cudaMemAdvise(state: State, address: int, size: int, advice: int, device: int) -> None:
     """No effect: host and device share the memory."""
+    _advised(advice)
+    if advice in _LOCATED:
+        _located(device)
+
+
+# a cudaMemLocation has two ints and is passed in one register
+@function(c_void_p, c_size_t, c_int, c_ulonglong, also=("cudaMemAdvise@13",))
+def cudaMemAdvise_v2(state: State, address: int, size: int, advice: int, location: int) -> None:
+    """From CUDA 13 on, the function without suffix has these arguments."""
+    _advised(advice)
+    if advice in _LOCATED:
+        _located_at(location)
 
 
 @function(c_void_p, c_size_t, c_int, c_void_p)
 def cudaMemPrefetchAsync(state: State, address: int, size: int, device: int, stream: int) -> None:
+    _located(device)
     state.enqueue(stream, _nothing, Kind.EMPTY)
 
 
-# a cudaMemLocation has two ints and is passed in one register
 @function(c_void_p, c_size_t, c_ulonglong, c_uint, c_void_p, also=("cudaMemPrefetchAsync@13",))
 def cudaMemPrefetchAsync_v2(
     state: State, address: int, size: int, location: int, flags: int, stream: int
 ) -> None:
+    """From CUDA 13 on, the function without suffix has these arguments."""
+    _located_at(location)
     state.enqueue(stream, _nothing, Kind.EMPTY)
 
 

@@ -104,6 +104,7 @@ cuIpcOpenEventHandle cudaIpcOpenEventHandle
 cuIpcOpenMemHandle cudaIpcOpenMemHandle
 cuLaunchHostFunc cudaLaunchHostFunc
 cuMemAdvise cudaMemAdvise
+cuMemAdvise_v2 cudaMemAdvise_v2
 cuMemAlloc cudaMalloc
 cuMemAllocAsync cudaMallocAsync
 cuMemAllocFromPoolAsync cudaMallocFromPoolAsync

@@ -297,6 +297,20 @@ def test_linear_programs() -> None:
     assert program(({0: 1}, 3), ({0: 1}, 4), costs=[0]).solve({0: 1}) is None
 
 
+def test_phase_1_is_shared_by_programs_that_differ_in_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is solved again without a cost has the solution of one that never had it, until a row is added."""
+    rows: Any = ({0: 1, 1: 1}, 10), ({0: 1, 2: 1}, 4), ({1: 1, 3: -1}, 7)
+    begun: list[int] = []
+    feasible = _Tableau.feasible
+    monkeypatch.setattr(_Tableau, "feasible", lambda self: (begun.append(1), feasible(self))[1])
+    again = program(*rows, costs=[0, 1, 0, 0])
+    assert again.solve({0: 1}) == program(*rows, costs=[0, 1, 0, 0]).solve({0: 1})
+    again.free([1])
+    assert again.solve({0: 1}) == program(*rows, costs=[0, 0, 0, 0]).solve({0: 1}) and len(begun) == 3
+    again.equal({0: 1}, 2)
+    assert again.solve({0: 1}) == program(*rows, ({0: 1}, 2), costs=[0, 0, 0, 0]).solve({0: 1})
+
+
 def test_what_is_fixed_although_it_could_move_by_itself() -> None:
     """x + y = 0 leaves each 0; in x + y = 10 both may be any share."""
     none = program(({0: 1, 1: 1}, 0), costs=[0, 0]).solve({0: 1, 1: 1})

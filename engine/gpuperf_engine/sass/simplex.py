@@ -7,6 +7,7 @@ perturbation (Charnes 1952). Floating point only selects the basis: an integer s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,9 +45,12 @@ class LinearProgram:
         self.rows: list[Mapping[int, int]] = []
         self.right: list[int] = []
         self.first: list[int | None] = []
+        #: The tableau of these rows after phase 1, which does not depend on costs.
+        self.begun: _Tableau | None = None
 
     def variable(self, cost: float = 0.0) -> int:
         """Adds a variable."""
+        self.begun = None
         self.costs.append(cost)
         return len(self.costs) - 1
 
@@ -58,6 +62,7 @@ class LinearProgram:
     def equal(self, row: Mapping[int, int], right: int, first: int | None = None) -> None:
         """Adds the row ``Σ coefficient · variable = right``. ``first``: a variable that only this row contains, with coefficient 1, if
         ``right`` ≥ 0."""
+        self.begun = None
         sign = -1 if right < 0 else 1
         self.first.append(first)
         self.rows.append({variable: sign * value for variable, value in row.items()})
@@ -68,9 +73,12 @@ class LinearProgram:
 
         ``None`` if there is none, or if rounding errors prevent one.
         """
-        tableau = _Tableau(self.rows, self.right, self.first, len(self.costs))
-        if not tableau.feasible():
-            return None
+        if self.begun is None:
+            first = _Tableau(self.rows, self.right, self.first, len(self.costs))
+            if not first.feasible():
+                return None
+            self.begun = first
+        tableau = self.begun.copy()
         face = tableau.minimise(np.array(self.costs))
         if face is None:
             return None
@@ -177,6 +185,12 @@ class _Tableau:
         self.reduced = np.zeros(variables)
         self.basis = [variables + number if v is None else v for number, v in enumerate(first)]
 
+    def copy(self) -> _Tableau:
+        """The same state."""
+        other = copy(self)
+        other.body, other.reduced, other.basis = self.body.copy(), self.reduced.copy(), [*self.basis]
+        return other
+
     def feasible(self) -> bool:
         """Phase 1: makes the artificial variables nonbasic. Those of redundant rows stay at zero."""
         costs = np.zeros(self.variables + len(self.basis))
@@ -250,7 +264,7 @@ class _Tableau:
 
     def _leaving(self, entering: int) -> int | None:
         column = self.body[:, entering]
-        rows = np.flatnonzero(column > _ZERO)
+        rows = (column > _ZERO).nonzero()[0]
         if not rows.size:
             return None
         ratios = np.maximum(self.body[rows, -2], 0.0) / column[rows]
@@ -277,11 +291,11 @@ class _Tableau:
         line = self.body[row] / self.body[row, column]
         factors = self.body[:, column].copy()
         factors[row] = 0.0
-        touched, places = np.flatnonzero(factors), np.flatnonzero(line)
+        touched, places = factors.nonzero()[0], line.nonzero()[0]
         if places.size < _SPARSE * line.size:
-            self.body[touched[:, None], places] -= np.outer(factors[touched], line[places])
+            self.body[touched[:, None], places] -= factors[touched, None] * line[places]
         else:
-            self.body[touched] -= np.outer(factors[touched], line)
+            self.body[touched] -= factors[touched, None] * line
         self.body[row] = line
         self.reduced -= self.reduced[column] * line[:-2]
         self.basis[row] = column

@@ -50,6 +50,9 @@ __all__ = [
 ALL_BYTES = (1 << 32) - 1
 
 
+_PLAIN = frozenset([Register, Immediate])
+
+
 def registers_in(operand: Operand) -> Iterator[Register]:
     """All registers in an operand, in textual order."""
     if isinstance(operand, Register):
@@ -73,6 +76,8 @@ def matched(instruction: Instruction) -> Iterator[tuple[OperandSlot, Operand]]:
     address. The slot of an omitted second part is skipped."""
     if not instruction.form.has_pairs:
         for operand in instruction.operands:
+            if type(operand) in _PLAIN:
+                continue
             if isinstance(operand, Pair) or (isinstance(operand, Address) and operand.further):
                 break
         else:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..isa.effects import CALL
 from ..ptx.module import Function
 from ..ptx.pointers import fits, possible
 from ..ptx.syntax import Address, CallTarget, Immediate, Operand, Register, Symbol, Variable, Vector
 
 __all__ = ["callees", "reachable", "recursive_functions", "size_open_parameters", "variables_of"]
+
+
+#: operands that name no function or variable
+_PLAIN = frozenset([Register, Immediate])
 
 
 def reachable(kernel: Function) -> tuple[Function, ...]:
@@ -30,6 +35,8 @@ def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
     """The functions that a function calls, or whose address it uses, directly or through the initial values of variables."""
     for instruction in function.instructions:
         for operand in instruction.operands:
+            if type(operand) in _PLAIN:
+                continue
             if isinstance(operand, CallTarget):
                 if operand.function is not None:
                     yield operand.function
@@ -84,9 +91,10 @@ def recursive_functions(functions: tuple[Function, ...], number_of: dict[str, in
     for function in functions:
         targets: set[int] = set()
         for instruction in function.instructions:
-            for operand in instruction.operands:
-                if isinstance(operand, CallTarget):
-                    targets.update(callees(operand, functions, number_of))
+            if instruction.form.effect is CALL:
+                for operand in instruction.operands:
+                    if isinstance(operand, CallTarget):
+                        targets.update(callees(operand, functions, number_of))
         calls.append(targets)
     recursive = set()
     for start in range(len(functions)):

@@ -10,6 +10,8 @@ from cases import SMALL, execute
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass.code import counted_code
+from gpuperf_engine.sass.run.operands import Register
+from gpuperf_engine.sass.run.writer import Writer
 from tests.support import head, needs_assembler
 
 pytestmark = needs_assembler
@@ -315,3 +317,37 @@ def test_parameters_lie_where_alignment_puts_them_in_the_bank() -> None:
     for machine in ("h100-sxm", "b200"):
         code = ge.machine_code(profile, machine)
         assert "run" in code.ways, (machine, code.notes)
+
+
+def test_a_value_goes_straight_to_its_register_unless_it_is_used_again() -> None:
+    def written(again: bool, guard: str = "") -> list[str]:
+        to = Writer(lambda *_: "0")
+        to.start("N0")
+        to.line("mov.b32 %R9, 0")
+        value = to.r("add.s32", "%R4", 1)
+        to.guard = guard
+        to.put(Register(False, 2), value)
+        if again:
+            to.compute(Register(False, 3), "neg.s32", value)
+        to.settle()
+        return to.lines[2:]
+
+    assert written(again=False) == ["add.s32 %R2, %R4, 1;"]
+    assert written(again=False, guard="@%P0 ") == ["@%P0 add.s32 %R2, %R4, 1;"]
+    assert written(again=True) == ["add.s32 %r0, %R4, 1; mov.b32 %R2, %r0;", "neg.s32 %R3, %r0;"]
+
+
+def test_executions_of_a_block_are_those_of_a_statement_of_its_own() -> None:
+    """The first line after a label counts its block, so that it holds one statement."""
+    to = Writer(lambda *_: "0")
+    to.start("N0")
+    to.put(Register(False, 2), to.r("add.s32", "%R4", 1))
+    assert to.lines == ["N0:", "add.s32 %r0, %R4, 1;", "mov.b32 %R2, %r0;"]
+
+
+def test_what_a_guard_must_not_skip_keeps_its_value() -> None:
+    to = Writer(lambda *_: "0", guard="@!%P1 ")
+    to.start("N0")
+    to.line("mov.b32 %R9, 0")
+    to.put(Register(False, 2), to.r("activemask.b32"))
+    assert to.lines[2:] == ["activemask.b32 %r0;", "@!%P1 mov.b32 %R2, %r0;"]

@@ -152,7 +152,7 @@ class Translator:
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
         if callees or "debug" in kernel.module.target_options:
             self.stack += _FRAMES
-        self.to = Writer(self.constant, instructions=instructions_of(kernel))
+        self.to = Writer(self.constant, self.constant_pair, instructions_of(kernel))
         self.to.clusters = number >= 90
         if number >= 90:
             self.to.initialising = frozenset(
@@ -274,6 +274,21 @@ class Translator:
             to.constants[offset, kind] = made
         return made
 
+    def constant_pair(self, to: Writer, bank: int, offset: int) -> str:
+        """The 64 bits of a parameter or literal, or an empty string for others."""
+        within = offset - self.bank.parameters + self.front
+        if bank == 2 and self.literals:
+            within = self.parameters + offset
+        elif bank != 0 or not self.front <= within <= self.parameters - 8 or self.launch_property(to, offset):
+            return ""
+        if within % 8:
+            return ""
+        if (within, "b64") not in to.constants:
+            made = to.fresh("q")
+            to.line(f"ld.param.b64 {made}, [C+{within}]")
+            to.constants[within, "b64"] = made
+        return to.constants[within, "b64"]
+
     def place_of(self, name: str) -> int:
         """The offset of the address of a variable in the parameter buffer."""
         start = self.parameters + -(-len(self.literals) // 16) * 16
@@ -331,6 +346,7 @@ class Translator:
                 to.line(f"bra.uni {label_of(goal)}")
             elif len(to.lines) == starts[-1] + 1:
                 to.line("mov.b32 %NONE, 0")
+        to.settle()
         gates = self.gates()
         head = self.head()
         # Line numbers start at 1.

@@ -20,6 +20,12 @@ __all__ = ["WITHIN", "NotRun", "Op", "Writer", "both", "opcode_row", "opcodes"]
 _TARGET = re.compile(r"(?:@\S+ )?\S+ (?:\{[^}]*\}|[^,]*)")
 #: Machine registers, and registers of 64-bit values that are set once.
 _MACHINE, _WIDE = re.compile(r"%[RU]\d+"), re.compile(r"%q\d+")
+#: Intermediate values that one register holds.
+_VALUE = re.compile(r"%[rp]\d+")
+#: Instructions that lanes may skip whose result is not needed.
+_WITHOUT_EFFECT = frozenset(
+    "abs add and bfe bfi bfind brev clz cvt fma lop3 mad max min mov mul neg not or popc prmt selp setp shf shl shr sub xor".split()
+)
 #: Bits of an address within the shared memory of a CTA.
 WITHIN = 0xFFFFFF
 
@@ -37,6 +43,8 @@ class Writer:
     """``lines``: the statements so far. ``guard``: that of the current machine instruction, ``@%P0 `` or empty."""
 
     read_constant: ReadConstant
+    #: Reads 64 bits of a constant bank at once; an empty string if it cannot.
+    read_pair: Callable[[Writer, int, int], str] | None = None
     #: The PTX of the kernel: machine instruction ``ptx`` is made of the one with this number, which starts at 1.
     instructions: Sequence[Instruction] = ()
     lines: list[str] = field(default_factory=list)
@@ -54,6 +62,10 @@ class Writer:
     predicates: set[str] = field(default_factory=set)
     #: By the position of a line, the reason for which the run ends there.
     reasons: dict[int, str] = field(default_factory=dict)
+    #: The last intermediate value with the position of its line.
+    last: tuple[str, int] = "", -1
+    #: Values whose lines set machine registers instead: the position, and the statements that set both.
+    redirected: dict[str, tuple[int, str]] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0, "b": 0})
     #: Registers that hold words of the parameters, by offset and type, since the last label.
     constants: dict[tuple[int, str], str] = field(default_factory=dict)
@@ -93,8 +105,31 @@ class Writer:
 
     def _value(self, kind: str, opcode: str, operands: tuple[object, ...]) -> str:
         target = self.fresh(kind)
+        self.last = target, len(self.lines)
         self.lines.append(f"{opcode} {', '.join([target, *map(str, operands)])};")
         return target
+
+    def _redirect(self, name: str, value: str, move: str) -> None:
+        """Sets a register to a value. If this is the value of the last line, that line sets the register instead of the value."""
+        lines = self.lines
+        line = lines[-1] if lines else ""
+        redirects = self.last == (value, len(lines) - 1) and len(lines) > 1 and lines[-2][-1] != ":"
+        if self.guard and line.partition(" ")[0].partition(".")[0] not in _WITHOUT_EFFECT:
+            redirects = False
+        if not redirects:
+            self.do(move)
+            return
+        text = line[:-1].replace(value, name, 1)
+        self.redirected[value] = len(lines) - 1, f"{line} {self.guard}{move};"
+        lines[-1] = f"{self.guard}{text};"
+        self._forget(text)
+
+    def settle(self) -> None:
+        """Sets the values too that are used although their lines set registers instead."""
+        used = self.redirected.keys() & {*_VALUE.findall("\n".join(self.lines))}
+        for value in used:
+            position, statements = self.redirected[value]
+            self.lines[position] = statements
 
     def r(self, opcode: str, *operands: object) -> str:
         """A 32-bit value."""
@@ -192,6 +227,10 @@ class Writer:
 
     def _pair(self, operand: Operand | None) -> str:
         """The 64 bits of two registers or words, without their sign."""
+        if isinstance(operand, Constant) and operand.index is None and self.read_pair is not None:
+            value = self.read_pair(self, operand.bank, operand.offset)
+            if value:
+                return value
         pair = self.plain(operand), self.plain(operand, 1)
         if pair not in self.pairs:
             low, high = map(self._register, pair)
@@ -236,7 +275,8 @@ class Writer:
         if not isinstance(target, Register):
             raise NotRun("a destination that is not known here")
         if not target.is_zero:
-            self.do(f"mov.b32 {self.name(target, above)}, {value}")
+            name = self.name(target, above)
+            self._redirect(name, value, f"mov.b32 {name}, {value}")
 
     def compute(self, target: Operand | None, opcode: str, *operands: object) -> None:
         """Computes a 32-bit value directly in its destination, without a move."""
@@ -258,7 +298,8 @@ class Writer:
         if not isinstance(target, Predicate):
             raise NotRun("a destination that is not known here")
         if target.number >= 0:
-            self.do(f"and.pred {self.flag(target)}, {value}, %PT")
+            name = self.flag(target)
+            self._redirect(name, value, f"and.pred {name}, {value}, %PT")
 
     def targets(self, register: Register, count: int) -> str:
         """``count`` registers as the destination of a vector; unused ones for RZ."""

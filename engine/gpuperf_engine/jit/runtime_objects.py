@@ -12,7 +12,7 @@ from ..simt import atomic_targets, stack, stack_entries
 from . import llvm
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
-from .codegen.outlined import SHARED_PREFIX, shared_function
+from .codegen.shared_functions import SHARED_PREFIX, shared_function
 from .ir import abi, access_records, codes, copy_records, race_records, sm_records, tensor_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
@@ -33,8 +33,8 @@ from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
 
 __all__ = [
-    "ENTRIES", "FILES", "INSTALL", "PARTICULAR", "SCRIPTS", "exports", "imports", "is_unoptimised_first", "level", "object_of",
-    "object_text",
+    "ENTRIES", "FILES", "INSTALL", "PARTICULAR", "SCRIPTS", "SHARED_PREFIX", "exports", "imports", "is_unoptimised_first", "level",
+    "object_of", "object_text",
 ]  # fmt: skip
 
 _SCHEDULE = (

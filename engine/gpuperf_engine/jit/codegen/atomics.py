@@ -100,7 +100,7 @@ def _noted(access: Access) -> Ref:
         "race_atomics",
         "i64",
         ("i64", pointer_number(to, "%ctx")),
-        ("i64", str(access.site)),
+        ("i64", to.site(access.instruction)),
         ("i64", str(writer.zext(access.mask, "i64"))),
         ("i64", pointer_number(to, "%area")),
         ("i64", str(access.bytes)),
@@ -118,7 +118,7 @@ def _reach(access: Access, lane: Ref, between: Ref) -> Ref:
     how = writer.or_(writer.shl(unseen, 5), access.space + 12)
     arguments = [
         *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
-        ("i64", str(access.site)), ("i64", lane), ("i64", address), ("i64", str(access.bytes)), ("i64", how),
+        ("i64", to.site(access.instruction)), ("i64", lane), ("i64", address), ("i64", str(access.bytes)), ("i64", how),
     ]  # fmt: skip
     reached = writer.call("reach", "i64", *arguments)
     to.fault_if(writer.icmp("eq", reached, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import cast
 
 from ...errors import Unsupported
@@ -29,6 +29,7 @@ from ...ptx.syntax import (
     Vector,
 )
 from ..ir.abi import Context, State
+from ..ir.access_records import SITE_BYTES
 from ..ir.codes import PLACE_SHIFT, Event, Status
 from ..ir.operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
 from ..ir.values import NativeValue
@@ -37,7 +38,7 @@ from .generator import CodeGenerator
 from .handlers import handles
 from .memory import address_value
 from .special import read_rank, read_special, variable_address
-from .terminators import write_terminator
+from .terminators import Sides, write_push, write_reconvergence, write_split, write_terminator
 
 __all__ = ["BlockWriter"]
 
@@ -86,12 +87,7 @@ class BlockWriter:
         """The whole block, from its label to its terminator."""
         block, writer = self.block, self.writer
         writer.start(f"b{block.index}")
-        self.load_mask()
-        count = len(self.generator.program.blocks)
-        self.writer.bump("%blocks", 8 * block.index, "1")
-        self.generator.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
-        if block.counts:
-            self.writer.bump("%steps", 0, str(block.counts))
+        self.count_block()
         self.write_instructions()
         self.check_faults()
         self.current = block.terminator
@@ -101,6 +97,25 @@ class BlockWriter:
             )
         else:
             write_terminator(self)
+
+    def count_block(self) -> None:
+        """Load the active mask, and count the execution."""
+        self.load_mask()
+        self.bump_block(0, "1")
+        self.bump_block(1, self.generator.lanes_of(self.mask))
+        self.generator.count_threads(self.mask, self.block.index)
+        if self.block.counts:
+            self.writer.bump("%steps", 0, self.charge)
+
+    @property
+    def charge(self) -> str:
+        """The instructions of the block that count."""
+        return str(self.block.counts)
+
+    def bump_block(self, column: int, amount: str) -> None:
+        """Add to a counter of the block."""
+        count = len(self.generator.program.blocks)
+        self.writer.bump("%blocks", 8 * (column * count + self.block.index), amount)
 
     def write_instructions(self) -> None:
         """All instructions but the terminator."""
@@ -154,7 +169,50 @@ class BlockWriter:
             self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
         self.assign(instruction, results, guard)
 
-    def place_of(self, instruction: Instruction) -> int:
+    def split(self, sides: Sides, taken: Ref) -> None:
+        """The end of a block at which lanes may diverge: those in ``taken`` go one way, the others another."""
+        write_split(self, sides, taken)
+
+    def push_reconvergence(self, code: str) -> Ref:
+        """At a divergence: push the entry of the reconvergence point, whose code is given, unless it is the current one already.
+        Returns its identity."""
+        return write_reconvergence(self, code)
+
+    def push_if(self, code: str, mask: Ref, identity: Ref) -> None:
+        """Push the entry of a path unless its mask is empty."""
+        write_push(self, code, mask, identity)
+
+    def guard_bits(self, guard: Guard) -> Ref:
+        """The active lanes in which a guard holds, as i32."""
+        return self.effective_mask(self.predicate(guard))
+
+    def share(self, instruction: Instruction, write: Callable[[BlockWriter], None]) -> bool:
+        """Whether the code of an effect, which ``write`` writes, is a function that other instructions share; then it is called."""
+        return False
+
+    @property
+    def place(self) -> str:
+        """The code of the block, where the warp stops at an error."""
+        return str(self.block.index)
+
+    @property
+    def reason(self) -> str:
+        """The reason for which lanes wait at the exchange of the block."""
+        return str(self.generator.reasons.get(self.block.index, 0))
+
+    def site(self, instruction: Instruction) -> str:
+        """The number of a site, as an operand."""
+        return str(self.generator.program.site_of[instruction])
+
+    def bump_site(self, instruction: Instruction, counter: int, amount: str) -> None:
+        """Add to a counter of a site."""
+        self.writer.bump("%sites", self.generator.program.site_of[instruction] * SITE_BYTES + counter, amount)
+
+    def moved(self, base: NativeValue, operand: Address) -> NativeValue:
+        """The base of an address plus its offset."""
+        return _native(base + operand.offset) if operand.offset else base
+
+    def place_of(self, instruction: Instruction) -> int | str:
         """The number of an instruction that is not a site."""
         return -1 - (self.block.index << PLACE_SHIFT | self.block.instructions.index(instruction))
 
@@ -408,7 +466,7 @@ class BlockWriter:
         """Leave with an error if any lane of a mask is set. A preceding invalid access takes precedence."""
         self.check_faults()
         self.writer.set_field("%st", State.CULPRITS, mask)
-        self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.block.index, event, detail)
+        self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.place, event, detail)
 
     def report(self, value: NativeValue) -> None:
         """Store the lanes' values for a message."""
@@ -429,7 +487,7 @@ class BlockWriter:
         bad, good = writer.label("fault"), writer.label("ok")
         writer.branch(test, bad, good)
         writer.start(bad)
-        self.generator.stop(str(self.block.index), Status.FAULT)
+        self.generator.stop(self.place, Status.FAULT)
         writer.start(good)
 
 

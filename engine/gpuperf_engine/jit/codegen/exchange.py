@@ -92,8 +92,7 @@ class _Exchange:
         kept = writer.load(f"<{LANES} x i32>", cell, 64)
         given = writer.select(to.spread(self.mask), asked.vector(), kept)
         writer.store(given, cell, 64)
-        reason = to.generator.reasons.get(to.block.index, 0)
-        to.generator.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
+        to.generator.stop(to.place, Status.EVENT, Event.PARK, to.reason)
         writer.start(go)
         if self.instruction.effect.whole_warp:
             to.error(writer.xor(self.mask, -1), Event.INCOMPLETE)
@@ -158,8 +157,8 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
         to.writer.jump(f"m{to.block.index}")
         to.writer.start(f"m{to.block.index}")
         to.restart()
-    exchange = _Exchange(to, instruction)
-    write(exchange)
+    if not to.share(instruction, lambda writer: write(_Exchange(writer, instruction))):
+        write(_Exchange(to, instruction))
     if diverges:
         to.check_faults()
         to.flush(frozenset(to.slots))
@@ -188,12 +187,12 @@ def _gives(*effects: Effect) -> Callable[[Results], Results]:
 
 @handles(WARPGROUP)
 def _product(to: BlockWriter, instruction: Instruction) -> None:
-    write_exchange(to, instruction, lambda exchange: write_warpgroup(to, instruction, exchange.mask))
+    write_exchange(to, instruction, lambda exchange: write_warpgroup(exchange.to, instruction, exchange.mask))
 
 
 @handles(MATRIX_LOAD, MATRIX_STORE)
 def _rows(to: BlockWriter, instruction: Instruction) -> None:
-    write_exchange(to, instruction, lambda exchange: write_rows(to, instruction, exchange.mask))
+    write_exchange(to, instruction, lambda exchange: write_rows(exchange.to, instruction, exchange.mask))
 
 
 @_gives(WARP_BARRIER, CONVERGENCE)

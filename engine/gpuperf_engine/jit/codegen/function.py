@@ -15,9 +15,10 @@ from ...ptx.syntax import Instruction
 from ...simt.program import Program
 from .block import BlockWriter
 from .generator import CodeGenerator, Generated
-from .outlined import OutliningWriter, function_table
+from .outlined import OutliningWriter
 from .prologue import write_entry, write_exits
 from .reconvergence import write_joins
+from .shared_functions import function_table
 
 __all__ = ["generate"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from ..ir.abi import Entry, State
 from ..ir.codes import EXIT_CODE, RETURN_CODE, Event, Status
 from ..ir.emitter import Emitter
 from ..ir.operands import Ref, constant, typed
+from .procedures import Procedure
 from .recursion import CAPACITY, Areas
 from .slots import Slots
 from .waits import reasons_to_wait
@@ -43,6 +45,8 @@ class Generated:
     constants: tuple[dict[int, int], ...]
 
 
+#: blocks of a program from which on they share functions for their control flow
+_BLOCKS = 12
 #: events after which paths of a warp may wait; without any of them, other events of paths have nothing to do
 _OF_PATHS = frozenset((Event.PARK, Event.SPIN, Event.DIVERGENT_BARRIER, Event.ARRIVES))
 
@@ -75,6 +79,12 @@ class CodeGenerator:
         #: the module
         self.outlined: dict[Hashable, int] = {}
         self.functions: dict[str, str] = {}
+        #: those of ``procedures`` by what they depend on, and the values of ``warp`` that they use
+        self.procedures: dict[Hashable, Procedure] = {}
+        self.framed: set[str] = set()
+        #: whether there is enough control flow for functions, and how many instructions there are of each opcode
+        self.shares_control = program.outlined and len(program.blocks) >= _BLOCKS
+        self.opcodes = Counter(item.opcode for block in program.blocks for item in block.instructions)
         #: functions with a separate code of the place where their results are read, see ``return_place``
         self.returns: list[int] = []
         self.joins = _joins(program)
@@ -104,8 +114,12 @@ class CodeGenerator:
 
     def count_lanes(self, base: str, offset: int, mask: Ref, column: int) -> None:
         """Count the lanes of an i32 mask: in total, and per thread if requested."""
+        self.writer.bump(base, offset, self.lanes_of(mask))
+        self.count_threads(mask, column)
+
+    def count_threads(self, mask: Ref, column: int) -> None:
+        """Count the lanes of an i32 mask per thread, if requested."""
         writer = self.writer
-        writer.bump(base, offset, self.lanes_of(mask))
         if self.columns is not None:
             cell = writer.at("%threads", COLUMN_BYTES * column)
             lanes = writer.zext(writer.bitcast(mask, "<32 x i1>"), "i64")
@@ -126,7 +140,7 @@ class CodeGenerator:
             self.writer.needs.setdefault("settle", "declare i64 @settle(i64, i64, i64)")
         self.writer.jump(f"leave{status}")
 
-    def guarded_stop(self, test: Ref, pc: int, event: int, detail: int | str = 0) -> None:
+    def guarded_stop(self, test: Ref, pc: int | str, event: int, detail: int | str = 0) -> None:
         """If an i1 holds, leave with an event that is an error."""
         writer = self.writer
         bad, good = writer.label("bad"), writer.label("good")

@@ -16,7 +16,6 @@ from ...memory.arena import FAR
 from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from ...simt.atomic_targets import are_combined
 from ...simt.effects import signals_mbarrier
-from ..ir.access_records import SITE_BYTES
 from ..ir.operands import LANES, Ref, scalar_ll, vector_ll
 from ..ir.values import NativeValue
 from ..runtime.access.text import Form
@@ -88,7 +87,8 @@ class Access:
             return
         to, writer = self.to, self.to.writer
         arguments = [
-            ("i64", pointer_number(to, "%ctx")), ("i64", str(self.site)), ("i64", mask), ("i64", pointer_number(to, "%area")),
+            ("i64", pointer_number(to, "%ctx")), ("i64", to.site(self.instruction)), ("i64", mask),
+            ("i64", pointer_number(to, "%area")),
             ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(detail))),
         ]  # fmt: skip
         writer.call(name, "i64", *arguments)
@@ -98,7 +98,7 @@ class Access:
         if self.guard is not None:
             writer = self.to.writer
             some = writer.zext(writer.icmp("ne", self.mask, 0), "i64")
-            self.to.writer.bump("%sites", self.site * SITE_BYTES, some)
+            self.to.bump_site(self.instruction, 0, some)
 
     def load(self) -> list[NativeValue]:
         """Load the elements of a form that is not a return value."""
@@ -120,7 +120,7 @@ class Access:
         writer.store(self.addresses(), "%area", 64)
         mask = writer.zext(self.mask, "i64")
         parts = sum(1 << index for index in range(self.count) if index not in holes)
-        given = [str(self.site), mask, *(pointer_number(to, name) for name in ("%area", "%vals"))]
+        given = [to.site(self.instruction), mask, *(pointer_number(to, name) for name in ("%area", "%vals"))]
         given += [str(number) for number in (self.type.bytes, self.count, self.space + 4, parts)]
         writer.call("store_parts", "i64", *self.numbers(), *(("i64", number) for number in given))
         to.faulting = True
@@ -136,7 +136,7 @@ class Access:
         to, writer = self.to, self.to.writer
         to.faulting = True
         form = self.form
-        given = [("ptr", "%ctx"), ("i64", str(self.site)), ("i32", self.mask)]
+        given = [("ptr", "%ctx"), ("i64", to.site(self.instruction)), ("i32", self.mask)]
         if self.space == 1:
             space = "watched" if to.generator.watching else "shared"
             given.append((f"<{LANES} x i32>", self._near_addresses()))
@@ -187,7 +187,7 @@ def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
         base = _native(base.convert(U32))
     if base.type.bits == 32 and space in (0, 3):
         base = _native(base.convert(U64))
-    return _native(base + operand.offset) if operand.offset else base
+    return to.moved(base, operand)
 
 
 def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
@@ -200,7 +200,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
         base = base.bits_as(scalar_type(f"u{base.type.bits}"))
         if base.type.bits < 32:
             base = _native(base.convert(U32))
-        base = _native(base + operand.offset) if operand.offset else base
+        base = to.moved(base, operand)
     else:
         base = to.constant(operand.offset, U64)
     if base.type.bits == 64:
@@ -216,6 +216,11 @@ def write_memory(to: BlockWriter, instruction: Instruction) -> None:
 
         write_parameter(to, instruction)
         return
+    if not to.share(instruction, lambda writer: _write_access(writer, instruction)):
+        _write_access(to, instruction)
+
+
+def _write_access(to: BlockWriter, instruction: Instruction) -> None:
     access = Access(to, instruction, to.guard(instruction))
     access.count_request()
     if instruction.effect.atomic:
@@ -252,7 +257,7 @@ def _load_scalar(access: Access) -> list[NativeValue]:
     address = access.address if access.address.type.bits == 64 else _native(access.address.convert(U64))
     how = access.space + (0 if access.counted else 4)
     arguments = [
-        *access.numbers(), ("i64", str(access.site)), ("i64", writer.zext(access.mask, "i64")),
+        *access.numbers(), ("i64", to.site(access.instruction)), ("i64", writer.zext(access.mask, "i64")),
         ("i64", address.scalar()), ("i64", str(access.bytes)), ("i64", str(how)),
     ]  # fmt: skip
     to.faulting = True

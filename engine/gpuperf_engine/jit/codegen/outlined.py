@@ -4,83 +4,83 @@ Vectors stay in the warp's state: registers that live across block edges in thei
 instruction with semantics and without effect is a call of a function, which loads its sources, computes, and stores its results;
 instructions of the same form with operands of the same kinds share it, in all programs if it calls no other function. LLVM selects a
 call through a pointer with scalar arguments in 10 µs (``FastISel``), but each operation on vectors in 20 µs, of which an instruction
-has several. Everything else, and what is the same in all lanes, is written in line, in basic blocks of its own, since all that
+has several. Memory accesses, exchanges between lanes, counters of blocks and branches call functions of the same program
+(``procedures``). Everything else, and what is the same in all lanes, is written in line, in basic blocks of its own, since all that
 precedes a vector operation in a basic block of LLVM is selected slowly.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping
 
+from ...flow.blocks import EXIT
 from ...flow.operands import reads, writes
-from ...isa.effects import PURE
-from ...isa.evaluation import evaluate
-from ...isa.types import ScalarType
-from ...ptx.syntax import Immediate, Instruction, Negated, Operand, Pair, Register, Sink, Vector
-from ..ir.emitter import Emitter
-from ..ir.operands import Ref, lanes_of, scalar_ll, vector_ll
+from ...isa.effects import (
+    ACTIVEMASK,
+    CONVERGENCE,
+    ELECT,
+    LOAD,
+    MATCH,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    PURE,
+    REDUX,
+    SHFL,
+    STORE,
+    TENSOR_LOAD,
+    TENSOR_STORE,
+    VOTE,
+    WARP_BARRIER,
+    WARPGROUP,
+)
+from ...ptx.syntax import (
+    Address,
+    Guard,
+    Immediate,
+    Instruction,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    Sink,
+    Vector,
+)
+from ...simt.effects import signals_mbarrier
+from ..ir.operands import Ref, lanes_of
 from ..ir.values import NativeValue
 from .block import PRED, BlockWriter
-from .generator import CodeGenerator
+from .procedures import Procedure, write_call
+from .shared_functions import (
+    ControlWriter,
+    EffectWriter,
+    Held,
+    PureWriter,
+    SharedFunction,
+    is_masked,
+    keep_text,
+)
+from .terminators import Sides
 
-__all__ = ["SHARED_PREFIX", "OutliningWriter", "function_table", "shared_function"]
+__all__ = ["OutliningWriter"]
 
 
-#: prefix of the names of shared functions
-SHARED_PREFIX = "form_"
 #: rows whose semantics gain nothing from constant operands, which are given by value then
 _PLAIN = frozenset(
     ["mov", "add", "sub", "mul", "mad", "fma", "and", "or", "xor", "setp", "selp", "min", "max"]
 )
+#: instructions of an effect from which on they share functions
+_OFTEN = 3
 #: the most functions that a process remembers
 _MOST = 4096
+#: effects of all lanes of a warp together (``exchange``)
+_EXCHANGES = frozenset(
+    [SHFL, VOTE, MATCH, REDUX, ELECT, ACTIVEMASK, WARP_BARRIER, CONVERGENCE, MATRIX, MATRIX_LOAD, MATRIX_STORE, WARPGROUP,
+     TENSOR_LOAD, TENSOR_STORE]
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    """A shared function. ``needs``: declarations of the runtime functions and intrinsics that it calls, by name."""
-
-    name: str
-    text: str
-    declaration: str
-    needs: dict[str, str]
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it is part of each module that calls it: a function that calls others is no object of the runtime."""
-        return not all(name.startswith("llvm.") for name in self.needs)
-
-
-_known: dict[Hashable, _Function] = {}
-_texts: dict[str, str] = {}
-
-
-def shared_function(name: str) -> str:
-    """The IR of a shared function. Raises ``KeyError`` if no code that this process generated calls it."""
-    return _texts[name]
-
-
-def function_table(generator: CodeGenerator) -> list[str]:
-    """The addresses of the shared functions: calls by name, which may be far away, are selected slowly."""
-    entries = [f"ptr @{name}" for name in generator.functions]
-    table = f"@outlined = internal constant [{len(entries)} x ptr] [{', '.join(entries)}]"
-    return [*filter(None, generator.functions.values()), table] if entries else []
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """How a register is given to a function. ``kind``: ``vector``, at an offset in the state; ``uniform``, by value; ``number``, by
-    the bits of its constant value; ``constant``, not at all. ``read``, ``written``: in which role; ``masked``: whether lanes outside
-    the mask keep its value."""
-
-    type: ScalarType
-    kind: str
-    number: int = 0
-    read: bool = False
-    written: bool = False
-    masked: bool = False
+_known: dict[Hashable, SharedFunction] = {}
 
 
 class OutliningWriter(BlockWriter):
@@ -96,6 +96,76 @@ class OutliningWriter(BlockWriter):
         super().write_instructions()
         self._in_line()
 
+    def count_block(self) -> None:
+        if self.generator.columns is not None or not self.generator.shares_control:
+            super().count_block()
+            return
+        counts = bool(self.block.counts)
+        procedure = self._control(
+            ("count", counts), lambda writer: writer.count_block(), charge=str(self.block.counts)
+        )
+        assert not procedure.exits
+        self.load_mask()
+
+    def split(self, sides: Sides, taken: Ref) -> None:
+        if not self.generator.shares_control:
+            super().split(sides, taken)
+            return
+        block = self.block
+        then, other = block.successors
+        end = block.reconvergence
+        shape = then == EXIT, then == end, other == end, end == EXIT
+        key = ("split", block.function, block.counted, block.leaves, shape)
+        inner = Sides("then", "other", "%code", "%point")
+        labels = {"then": sides.then, "other": sides.other}
+        numbers = {"taken": taken, "code": sides.code, "point": sides.point}
+        self._control(
+            key, lambda writer: writer.split(inner, Ref("i32", "%taken")), labels, ends=True, **numbers
+        )
+
+    def push_reconvergence(self, code: str) -> Ref:
+        if self.block.reconvergence == EXIT or not self.generator.shares_control:
+            return super().push_reconvergence(code)
+        self._control("reconverge", lambda writer: writer.push_reconvergence("%point"), point=code)
+        return Ref("i32", code)
+
+    def push_if(self, code: str, mask: Ref, identity: Ref) -> None:
+        if not self.generator.shares_control:
+            super().push_if(code, mask, identity)
+            return
+        inner = Ref("i32", "%taken"), Ref("i32", "%point")
+        self._control(
+            "push", lambda writer: writer.push_if("%code", *inner), code=code, taken=mask, point=identity
+        )
+
+    def _control(
+        self,
+        key: Hashable,
+        write: Callable[[BlockWriter], object],
+        labels: Mapping[str, str] | None = None,
+        *,
+        ends: bool = False,
+        **numbers: str,
+    ) -> Procedure:
+        """A call of a function for control flow of the block; ``labels`` replace those to which it branches."""
+        procedure = self.generator.procedures.get(key)
+        if procedure is None:
+            procedure = ControlWriter(self).procedure(write)
+            self.generator.procedures[key] = procedure
+        named = labels or {}
+        exits = [named.get(label, label) for label in procedure.exits]
+        write_call(
+            self.generator, procedure, {**numbers, "block": str(8 * self.block.index)}, (), exits, ends=ends
+        )
+        return procedure
+
+    def guard_bits(self, guard: Guard) -> Ref:
+        writer = self.writer
+        if guard.register in self.values or guard.register not in self.slots:
+            return writer.and_(self.mask, self.bits_of(self.predicate(guard)))
+        bits = writer.field("%st", self.slots[guard.register], "i32")
+        return writer.and_(self.mask, writer.xor(bits, -1) if guard.negated else bits)
+
     def instruction(self, instruction: Instruction) -> None:
         """A call of a shared function if possible."""
         self.current = instruction
@@ -103,7 +173,7 @@ class OutliningWriter(BlockWriter):
             self.position += 1
             return
         if not self._outline(instruction):
-            if not self._is_scalar(instruction):
+            if not (self._is_scalar(instruction) or self._has_function(instruction)):
                 self._in_line()
             super().instruction(instruction)
         self.position += 1
@@ -121,6 +191,82 @@ class OutliningWriter(BlockWriter):
             register in self.uniform or register in constants
             for register in (*writes(instruction), *reads(instruction))
         ) and None not in _opened(instruction.operands)
+
+    def _has_function(self, instruction: Instruction) -> bool:
+        """Whether ``share`` is called for an instruction."""
+        if instruction.effect in _EXCHANGES:
+            return True
+        accesses = instruction.effect in (LOAD, STORE) or instruction.effect.atomic
+        return accesses and instruction in self.generator.program.site_of
+
+    def share(self, instruction: Instruction, write: Callable[[BlockWriter], None]) -> bool:
+        """A call of a function for an effect, if its operands are registers and immediates."""
+        operands = list(_opened(instruction.operands, addressed=True))
+        site = self.generator.program.site_of.get(instruction)
+        seldom = self.generator.opcodes[instruction.opcode] < _OFTEN
+        if (
+            seldom
+            or None in operands
+            or signals_mbarrier(instruction)
+            or self.generator.values.get(site or 0)
+        ):
+            self._in_line()
+            return False
+        guarded = self._is_guarded(instruction)
+        held = self._held(instruction, guarded)
+        if held is None or (instruction.effect is LOAD and not guarded and not _varies(instruction, held)):
+            self._in_line()
+            return False
+        numbers = {register: number for number, register in enumerate(held)}
+        shape = tuple(
+            numbers[item]
+            if isinstance(item, Register)
+            else (item.kind, item.value)
+            if isinstance(item, Immediate)
+            else item
+            for item in operands
+        )
+        key = instruction.opcode, instruction.form, shape, tuple(held.values()), guarded
+        procedure = self.generator.procedures.get(key)
+        if procedure is None:
+            procedure = EffectWriter(self, instruction, held, guarded).procedure(write)
+            self.generator.procedures[key] = procedure
+        if procedure.exits:
+            self.check_faults()
+        self._call()
+        given = {"guard": str(self._mask(instruction))} if guarded else {}
+        if site is not None:
+            given["site"] = str(site)
+        given |= {"place": self.place, "reason": self.reason, "offset": str(_offset(instruction))}
+        if "where" in procedure.takes:
+            given["where"] = str(self.place_of(instruction))
+        registers = self._given(held)
+        write_call(self.generator, procedure, given, registers, procedure.exits)
+        self.faulting |= procedure.faulting
+        return True
+
+    def _is_guarded(self, instruction: Instruction) -> bool:
+        """Whether a guard decides in which lanes an instruction is executed."""
+        return instruction.guard is not None and not (
+            self.block.guard_applied and instruction is self.block.instructions[0]
+        )
+
+    def _given(self, held: Mapping[Register, Held]) -> list[str]:
+        """The arguments for registers; those that the function sets are in memory from now on."""
+        given = []
+        for register, item in held.items():
+            if item.kind in ("vector", "same"):
+                given.append(f"i32 {self.slots[register]}")
+            elif item.kind == "number":
+                given.append(f"i{item.type.bits} {self.read(register).number}")
+            elif item.kind == "uniform":
+                value = self.read(register)
+                text = self.bits_of(value) if item.type is PRED else value.clean().scalar()
+                given.append(f"{text.type} {text}")
+            if item.written:
+                self.values.pop(register, None)
+                self.dirty.pop(register, None)
+        return given
 
     # -- basic blocks of LLVM ------------------------------------------------------------------------------------------
 
@@ -161,9 +307,7 @@ class OutliningWriter(BlockWriter):
         if instruction.effect is not PURE or not written or not self.uniform.isdisjoint(written):
             return False
         operands = list(_opened(instruction.operands))
-        guarded = instruction.guard is not None and not (
-            self.block.guard_applied and instruction is self.block.instructions[0]
-        )
+        guarded = self._is_guarded(instruction)
         held = self._held(instruction, guarded) if self._can_share(instruction, operands) else None
         if held is None:
             return False
@@ -171,22 +315,10 @@ class OutliningWriter(BlockWriter):
         mask = self._mask(instruction) if guarded else self.mask
         by_value = self._by_value(instruction)
         place = self._function(instruction, operands, held, by_value)
-        given = ["ptr %st"]
-        for register, item in held.items():
-            if item.kind == "vector":
-                given.append(f"i32 {self.slots[register]}")
-            elif item.kind == "number":
-                given.append(f"i{item.type.bits} {self.read(register).number}")
-            elif item.kind == "uniform":
-                value = self.read(register)
-                text = self.bits_of(value) if item.type is PRED else value.clean().scalar()
-                given.append(f"{text.type} {text}")
-            if item.written:
-                self.values.pop(register, None)
-                self.dirty.pop(register, None)
+        given = ["ptr %st", *self._given(held)]
         for _, value in by_value:
             given.append(f"i{value.type.bits} {value.number}")
-        if _is_masked(held):
+        if is_masked(held):
             given.append(f"i32 {mask}")
         self.writer.do(f"call void %form{place}({', '.join(given)})")
         return True
@@ -217,7 +349,7 @@ class OutliningWriter(BlockWriter):
         self,
         instruction: Instruction,
         operands: list[Register | Immediate | str | None],
-        held: dict[Register, _Held],
+        held: dict[Register, Held],
         by_value: list[tuple[int, NativeValue]],
     ) -> int:
         """The place of the function for an instruction in the table."""
@@ -238,12 +370,12 @@ class OutliningWriter(BlockWriter):
             if function is None:
                 if len(_known) >= _MOST:
                     _known.clear()
-                function = _known[key] = _Shared(self, instruction, held, by_value).shared()
+                function = _known[key] = PureWriter(self, instruction, held, by_value).shared()
             place = self._place(function)
             self.generator.outlined[key] = place
         return place
 
-    def _place(self, function: _Function) -> int:
+    def _place(self, function: SharedFunction) -> int:
         """The place of a function in the table, into which it is put unless another key has the same function."""
         functions, needs = self.generator.functions, self.generator.writer.needs
         if function.name not in functions:
@@ -252,10 +384,10 @@ class OutliningWriter(BlockWriter):
                 needs.update(function.needs)
             else:
                 needs[function.name] = function.declaration
-                _texts[function.name] = "\n".join([*function.needs.values(), function.text, ""])
+                keep_text(function)
         return list(functions).index(function.name)
 
-    def _held(self, instruction: Instruction, guarded: bool) -> dict[Register, _Held] | None:
+    def _held(self, instruction: Instruction, guarded: bool) -> dict[Register, Held] | None:
         """How each register operand is given, in order; ``None`` if the instruction is written in line."""
         read, written = reads(instruction), writes(instruction)
         constants = self.generator.slots.constants[self.number]
@@ -263,26 +395,32 @@ class OutliningWriter(BlockWriter):
             return None
         sources = read[1:] if instruction.guard is not None else read
         plain = instruction.form.row.name in _PLAIN
-        held: dict[Register, _Held] = {}
+        pure = instruction.effect is PURE
+        held: dict[Register, Held] = {}
         for register in (*written, *sources):
             if register in held:
+                continue
+            if register in written and register in self.uniform:
+                held[register] = Held(
+                    register.type, "same", read=not pure or register in sources, written=True
+                )
                 continue
             if register in self.uniform or register in constants or register not in self.slots:
                 number = self.read(register).number
                 if number is None:
-                    held[register] = _Held(register.type, "uniform", read=True)
+                    held[register] = Held(register.type, "uniform", read=True)
                 elif plain and not register.type.is_predicate:
-                    held[register] = _Held(register.type, "number", read=True)
+                    held[register] = Held(register.type, "number", read=True)
                 else:
-                    held[register] = _Held(register.type, "constant", number, read=True)
+                    held[register] = Held(register.type, "constant", number, read=True)
                 continue
             set_here = register in written
-            held[register] = _Held(
+            held[register] = Held(
                 register.type,
                 "vector",
-                read=register in sources,
+                read=register in sources or (set_here and guarded and not pure),
                 written=set_here,
-                masked=set_here and (guarded or self._keeps(register)),
+                masked=set_here and ((guarded and pure) or self._keeps(register)),
             )
         return held
 
@@ -292,14 +430,8 @@ class OutliningWriter(BlockWriter):
 
     def _mask(self, instruction: Instruction) -> Ref:
         """The active lanes in which the guard holds, which are counted."""
-        guard, writer = instruction.guard, self.writer
-        assert guard is not None
-        if guard.register in self.values or guard.register not in self.slots:
-            bits = self.bits_of(self.predicate(guard))
-        else:
-            bits = writer.field("%st", self.slots[guard.register], "i32")
-            bits = writer.xor(bits, -1) if guard.negated else bits
-        mask = writer.and_(self.mask, bits)
+        assert instruction.guard is not None
+        mask = self.guard_bits(instruction.guard)
         counter = self.generator.program.predicated_of.get(instruction)
         if counter is not None:
             column = len(self.generator.program.blocks) + counter
@@ -307,11 +439,16 @@ class OutliningWriter(BlockWriter):
         return mask
 
 
-def _opened(operands: tuple[Operand, ...]) -> Iterator[Register | Immediate | str | None]:
-    """Registers, immediates and marks of the structure of operands; ends with ``None`` at an operand of another kind."""
+def _opened(
+    operands: tuple[Operand, ...], *, addressed: bool = False
+) -> Iterator[Register | Immediate | str | None]:
+    """Registers, immediates and marks of the structure of operands; ends with ``None`` at an operand of another kind. ``addressed``:
+    with addresses in registers."""
     for operand in operands:
         if isinstance(operand, (Register, Immediate)):
             yield operand
+        elif addressed and isinstance(operand, Address) and not operand.further:
+            yield operand.base if isinstance(operand.base, Register) else None
         elif isinstance(operand, Vector):
             yield "{"
             yield from _opened(operand.elements)
@@ -328,93 +465,12 @@ def _opened(operands: tuple[Operand, ...]) -> Iterator[Register | Immediate | st
             return
 
 
-def _is_masked(held: Mapping[Register, _Held]) -> bool:
-    return any(item.masked for item in held.values())
+def _offset(instruction: Instruction) -> int:
+    """The offset of the address of a memory instruction."""
+    return next((item.offset for item in instruction.operands if isinstance(item, Address)), 0)
 
 
-class _Shared(BlockWriter):
-    """Writes the function of an instruction, for registers that are given as ``held``."""
-
-    def __init__(
-        self,
-        to: OutliningWriter,
-        instruction: Instruction,
-        held: dict[Register, _Held],
-        by_value: list[tuple[int, NativeValue]],
-    ) -> None:
-        super().__init__(to.generator, to.block, to.function)
-        self.writer = Emitter()
-        self.current = instruction
-        self.held = held
-        self.arguments = {
-            id(instruction.operands[position]): (f"%i{position}", value.type) for position, value in by_value
-        }
-
-    def _immediate(self, operand: Immediate, type: ScalarType) -> NativeValue:
-        if id(operand) not in self.arguments:
-            return super()._immediate(operand, type)
-        return self._argument(*self.arguments[id(operand)])
-
-    def _argument(self, name: str, type: ScalarType) -> NativeValue:
-        """An argument with the bits of a value."""
-        text = Ref(f"i{type.bits}", name)
-        if scalar_ll(type) != text.type:
-            text = self.writer.bitcast(text, scalar_ll(type))
-        return NativeValue(self.writer, type, text, True)
-
-    def shared(self) -> _Function:
-        """The function, named by its content."""
-        writer, instruction = self.writer, self.current
-        assert instruction is not None
-        writer.start("entry")
-        given = ["ptr %st"]
-        cells: dict[Register, str] = {}
-        for number, (register, item) in enumerate(self.held.items()):
-            parameter = f"%a{number}"
-            if item.kind == "vector":
-                given.append(f"i32 {parameter}")
-                cells[register] = writer.ref("ptr", f"getelementptr i8, ptr %st, i32 {parameter}")
-            if item.read:
-                self.values[register] = self._given(item, parameter, cells.get(register, ""), given)
-        given += [f"i{type.bits} {name}" for name, type in self.arguments.values()]
-        results = evaluate(instruction.form, self.sources(instruction))
-        self.assign(instruction, [item for item in results if isinstance(item, NativeValue)], None)
-        if _is_masked(self.held):
-            given.append("i32 %mask")
-            self.mask = Ref("i32", "%mask")
-            self.lanes = writer.bitcast(self.mask, lanes_of("i1"))
-        for register in self.dirty:
-            self._put(self.held[register], self.values[register], cells[register])
-        writer.do("ret void")
-        body = "\n".join([f"({', '.join(given)}) nounwind {{", *writer.lines, "}"])
-        name = SHARED_PREFIX + hashlib.blake2b(body.encode(), digest_size=12).hexdigest()
-        types = ", ".join(item.split()[0] for item in given)
-        made = _Function(name, "", f"declare void @{name}({types})", writer.needs)
-        return replace(made, text=f"define {'internal ' * made.is_own}void @{name}{body}")
-
-    def _given(self, item: _Held, parameter: str, cell: str, given: list[str]) -> NativeValue:
-        writer, type = self.writer, item.type
-        if item.kind == "constant":
-            return self.constant(item.number, type)
-        if item.kind == "number":
-            given.append(f"i{type.bits} {parameter}")
-            return self._argument(parameter, type)
-        if item.kind == "uniform":
-            scalar = "i32" if type is PRED else scalar_ll(type)
-            given.append(f"{scalar} {parameter}")
-            text = Ref(scalar, parameter)
-            return NativeValue(writer, type, writer.trunc(text, "i1") if type is PRED else text, True)
-        if type is PRED:
-            return NativeValue(writer, type, writer.bitcast(writer.load("i32", cell), lanes_of("i1")))
-        return NativeValue(writer, type, writer.load(vector_ll(type), cell, 64))
-
-    def _put(self, item: _Held, value: NativeValue, cell: str) -> None:
-        writer = self.writer
-        if item.type is PRED:
-            bits = writer.bitcast(value.vector(), "i32")
-            writer.store(self._blended_word(cell, bits) if item.masked else bits, cell)
-            return
-        text = value.clean().vector()
-        if item.masked:
-            text = writer.select(self.lanes, text, writer.load(vector_ll(item.type), cell, 64))
-        writer.store(text, cell, 64)
+def _varies(instruction: Instruction, held: Mapping[Register, Held]) -> bool:
+    """Whether lanes may access different addresses."""
+    bases = (item.base for item in instruction.operands if isinstance(item, Address))
+    return any(isinstance(base, Register) and held[base].kind == "vector" for base in bases)

@@ -8,6 +8,7 @@ from ...simt.thread_counters import COLUMN_BYTES
 from ..ir.abi import MATRICES_BYTES, Context, Cta, State
 from ..ir.codes import Event, Status, Wait
 from ..ir.operands import Ref, constant
+from .procedures import write_frame
 from .reconvergence import label_of
 from .recursion import CAPACITY
 
@@ -49,6 +50,7 @@ def write_entry(generator: CodeGenerator) -> None:
         writer.named("%areas", "ptr", f"getelementptr i8, ptr {first}, i64 {distance}")
     limit = writer.at("%ctx", Context.SHARED_BYTES)
     writer.named("%sharedbytes", "i64", f"load i64, ptr {limit}, !invariant.load !0")
+    write_frame(generator)
     writer.jump("dispatch")
     writer.start("dispatch")
     pc = writer.load("i32", "%pc")

@@ -21,7 +21,10 @@ from ..ir.codes import (
     Event,
     Status,
 )
+from ..ir.emitter import Emitter
+from ..ir.operands import Ref
 from .operands import call_target
+from .procedures import make_procedure, write_call
 from .recursion import give_back
 
 if TYPE_CHECKING:
@@ -56,39 +59,64 @@ def write_joins(generator: CodeGenerator) -> None:
             writer.start(f"j{point}")
             here = writer.icmp("eq", writer.load("i32", "%id"), point)
             writer.branch(here, f"pop{point}", f"b{point}")
-        writer.start(f"pop{point}")
-        depth = writer.load("i32", "%depth")
-        more = writer.label("more")
-        writer.branch(writer.icmp("eq", depth, 0), f"leave{Status.DONE}", more)
-        writer.start(more)
-        below = writer.sub(depth, 1)
-        offset = writer.zext(writer.shl(below, 4), "i64")
-        base = writer.place(writer.at("%st", State.STACK), offset)
-        if generator.parks:
-            kind = writer.and_(writer.field(base, Entry.KIND, "i32"), KIND)
-            waits = writer.icmp("eq", kind, WAIT)
-            blocked, free = writer.label("blocked"), writer.label("free")
-            writer.branch(waits, blocked, free)
-            writer.start(blocked)
-            writer.put("i32", 0, "%mask")
-            generator.stop("0", Status.EVENT, Event.CHOOSE)
-            writer.start(free)
-        writer.store(below, "%depth")
-        pc = writer.load("i32", base)
-        mask = writer.field(base, Entry.MASK, "i32")
-        identity = writer.field(base, Entry.ID, "i32")
-        alive = writer.and_(mask, writer.load("i32", "%live"))
-        matching = writer.label("found")
-        dropped = _take_entry(generator, base, point) if program.recursive else f"pop{point}"
-        writer.branch(writer.icmp("eq", alive, 0), dropped, matching)
-        writer.start(matching)
-        for value, cell in ((pc, "pc"), (alive, "mask"), (identity, "id")):
-            writer.store(value, f"%{cell}")
+        pc = _next_path(generator, point)
         targets = [*dict.fromkeys(waiting)]
         if point >= EXIT_CODE:
             targets += [RETURN_CODE + index for index in _callers(program, point - EXIT_CODE)]
         generator.resumable.update(targets)
         writer.switch(pc, "dispatch", ((target, label_of(generator, target)) for target in targets))
+
+
+def _next_path(generator: CodeGenerator, point: int) -> Ref:
+    """Make the path of the next live entry of the stack the current one. Returns its program counter."""
+    writer = generator.writer
+    writer.start(f"pop{point}")
+    if not generator.shares_control or generator.program.recursive:
+        return _pop(generator, point)
+    procedure = generator.procedures.get("pop")
+    if procedure is None:
+
+        def fill(inner: Emitter) -> bool:
+            inner.jump(f"pop{EXIT_CODE}")
+            inner.start(f"pop{EXIT_CODE}")
+            _pop(generator, EXIT_CODE)
+            return False
+
+        procedure = generator.procedures["pop"] = make_procedure(generator, (), fill)
+    write_call(generator, procedure, {}, (), procedure.exits)
+    return writer.load("i32", "%pc")
+
+
+def _pop(generator: CodeGenerator, point: int) -> Ref:
+    writer = generator.writer
+    depth = writer.load("i32", "%depth")
+    more = writer.label("more")
+    writer.branch(writer.icmp("eq", depth, 0), f"leave{Status.DONE}", more)
+    writer.start(more)
+    below = writer.sub(depth, 1)
+    offset = writer.zext(writer.shl(below, 4), "i64")
+    base = writer.place(writer.at("%st", State.STACK), offset)
+    if generator.parks:
+        kind = writer.and_(writer.field(base, Entry.KIND, "i32"), KIND)
+        waits = writer.icmp("eq", kind, WAIT)
+        blocked, free = writer.label("blocked"), writer.label("free")
+        writer.branch(waits, blocked, free)
+        writer.start(blocked)
+        writer.put("i32", 0, "%mask")
+        generator.stop("0", Status.EVENT, Event.CHOOSE)
+        writer.start(free)
+    writer.store(below, "%depth")
+    pc = writer.load("i32", base)
+    mask = writer.field(base, Entry.MASK, "i32")
+    identity = writer.field(base, Entry.ID, "i32")
+    alive = writer.and_(mask, writer.load("i32", "%live"))
+    matching = writer.label("found")
+    dropped = _take_entry(generator, base, point) if generator.program.recursive else f"pop{point}"
+    writer.branch(writer.icmp("eq", alive, 0), dropped, matching)
+    writer.start(matching)
+    for value, cell in ((pc, "pc"), (alive, "mask"), (identity, "id")):
+        writer.store(value, f"%{cell}")
+    return pc
 
 
 def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:

@@ -9,7 +9,7 @@ from ...isa.evaluation import evaluate
 from ...isa.fragments import LANES, Move
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
-from ..ir.access_records import SITE_BYTES, Counter
+from ..ir.access_records import Counter
 from ..ir.operands import Ref
 from ..ir.values import NativeValue
 from .memory import SPACES, Access, address_value
@@ -63,8 +63,7 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
         pieces.append(
             _Piece(to, instruction, some, move, _address(to, instruction, move, moves.bits, moves.inner))
         )
-    counter = pieces[0].site * SITE_BYTES + Counter.LANES
-    to.writer.bump("%sites", counter, to.generator.lanes_of(pieces[0].mask))
+    to.bump_site(instruction, Counter.LANES, to.generator.lanes_of(pieces[0].mask))
     if form.destinations:
         loaded: list[NativeValue] = []
         for piece in pieces:

@@ -102,13 +102,20 @@ class Slots:
         taken: dict[int, list[int]] = {}
         for block in self.program.blocks:
             number = block.function
-            skipped = (self.of[number], self.constants[number], self.program.uniformity[number].uniform)
+            skipped = (self.of[number], self.constants[number])
+            uniform = self.program.uniformity[number].uniform
             last: dict[Register, int] = {}
+            stored: set[Register] = set()
             for index, instruction in enumerate(block.instructions):
                 for register in (*reads(instruction), *writes(instruction)):
                     last[register] = index
-            for register in [item for item in last if any(item in group for group in skipped)]:
-                del last[register]
+                if instruction.effect is not PURE:
+                    stored.update(writes(instruction))
+            for register in list(last):
+                if any(register in group for group in skipped) or (
+                    register in uniform and register not in stored
+                ):
+                    del last[register]
             offsets: dict[Register, int] = {}
             for index, instruction in enumerate(block.instructions):
                 ending = []

@@ -170,7 +170,7 @@ def _elements(operand: Operand) -> tuple[Operand, ...]:
 
 @handles(TENSOR_LOAD)
 def _load(to: BlockWriter, instruction: Instruction) -> None:
-    write_exchange(to, instruction, lambda exchange: _write_load(to, instruction))
+    write_exchange(to, instruction, lambda exchange: _write_load(exchange.to, instruction))
 
 
 def _write_load(to: BlockWriter, instruction: Instruction) -> None:
@@ -217,7 +217,7 @@ def _register(to: BlockWriter, base: Ref, what: tuple[str, int, bool, int], furt
 
 @handles(TENSOR_STORE)
 def _store(to: BlockWriter, instruction: Instruction) -> None:
-    write_exchange(to, instruction, lambda exchange: _write_store(to, instruction))
+    write_exchange(to, instruction, lambda exchange: _write_store(exchange.to, instruction))
 
 
 def _write_store(to: BlockWriter, instruction: Instruction) -> None:

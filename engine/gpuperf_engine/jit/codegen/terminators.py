@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import Unsupported
@@ -24,7 +25,7 @@ from .recursion import enter_activation, entry_of, keep
 if TYPE_CHECKING:
     from .block import BlockWriter
 
-__all__ = ["edge", "write_terminator"]
+__all__ = ["Sides", "edge", "write_push", "write_reconvergence", "write_split", "write_terminator"]
 
 U32 = scalar_type("u32")
 
@@ -81,22 +82,31 @@ def edge(to: BlockWriter, target: int) -> str:
 
 def _count_taken(to: BlockWriter, mask: Ref) -> None:
     generator, index = to.generator, to.block.index
-    column = generator.columns.taken[index] if generator.columns is not None else 0
-    generator.count_lanes("%blocks", 8 * (3 * len(generator.program.blocks) + index), mask, column)
+    to.bump_block(3, generator.lanes_of(mask))
+    if generator.columns is not None:
+        generator.count_threads(mask, generator.columns.taken[index])
 
 
 def _count_divergent(to: BlockWriter) -> None:
-    count = len(to.generator.program.blocks)
-    to.writer.bump("%blocks", 8 * (2 * count + to.block.index), "1")
+    to.bump_block(2, "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two ways from a branch: the labels of their edges, the code of the second one, and that of the reconvergence point."""
+
+    then: str
+    other: str
+    code: str
+    point: str
 
 
 def _branch(to: BlockWriter) -> None:
-    block, writer, generator = to.block, to.writer, to.generator
+    block, writer = to.block, to.writer
     assert block.guard is not None
-    guard = to.predicate(block.guard)
-    to.read(block.guard.register)
     then, other = block.successors
-    if guard.uniform:
+    if to.read(block.guard.register).uniform:
+        guard = to.predicate(block.guard)
         test = guard.scalar()
         if block.counted:
             _count_taken(to, to.effective_mask(guard))
@@ -109,21 +119,29 @@ def _branch(to: BlockWriter) -> None:
         else:
             writer.branch(test, edge(to, then), edge(to, other))
         return
-    taken = to.effective_mask(guard)
+    taken = to.guard_bits(block.guard)
     if block.counted:
         _count_taken(to, taken)
     to.flush()
-    some, all_, parts, none = (writer.label(word) for word in ("some", "all", "parts", "none"))
-    writer.branch(writer.icmp("eq", taken, 0), none, some)
-    writer.start(none)
-    writer.jump(edge(to, other))
+    then_label = "" if then == EXIT else edge(to, then)
+    if then != EXIT and block.reconvergence not in (then, other):
+        to.generator.resumable.add(other)
+    to.split(Sides(then_label, edge(to, other), str(other), str(to.generator.exit_code(block))), taken)
+
+
+def write_split(to: BlockWriter, sides: Sides, taken: Ref) -> None:
+    """See ``BlockWriter.split``."""
+    block, writer, generator = to.block, to.writer, to.generator
+    then, other = block.successors
+    some, all_, parts = (writer.label(word) for word in ("some", "all", "parts"))
+    writer.branch(writer.icmp("eq", taken, 0), sides.other, some)
     writer.start(some)
-    writer.branch(writer.icmp("eq", taken, to.mask), all_, parts)
-    writer.start(all_)
     if then == EXIT:
+        writer.branch(writer.icmp("eq", taken, to.mask), all_, parts)
+        writer.start(all_)
         _leave(to, block.leaves)
     else:
-        writer.jump(edge(to, then))
+        writer.branch(writer.icmp("eq", taken, to.mask), sides.then, parts)
     writer.start(parts)
     if block.counted:
         _count_divergent(to)
@@ -133,37 +151,36 @@ def _branch(to: BlockWriter) -> None:
             alive = writer.and_(writer.load("i32", "%live"), writer.xor(taken, -1))
             writer.store(alive, "%live")
         writer.store(rest, "%mask")
-        _wake(to, other)
-        writer.jump(edge(to, other))
+        _wake(to, other, sides.code)
+        writer.jump(sides.other)
         return
-    identity = _push_reconvergence(to)
+    identity = to.push_reconvergence(sides.point)
     if then == block.reconvergence:
         writer.store(rest, "%mask")
-        writer.jump(edge(to, other))
+        writer.jump(sides.other)
         return
     if other != block.reconvergence:
-        generator.resumable.add(other)
-        generator.push(str(other), rest, identity, PENDING)
+        generator.push(sides.code, rest, identity, PENDING)
     writer.store(taken, "%mask")
-    writer.jump(edge(to, then))
+    writer.jump(sides.then)
 
 
-def _push_reconvergence(to: BlockWriter) -> Ref:
-    """At a divergence: push the entry of the reconvergence point, unless it is already the current one. Returns its identity."""
+def write_reconvergence(to: BlockWriter, code: str) -> Ref:
+    """See ``BlockWriter.push_reconvergence``."""
     block, writer, generator = to.block, to.writer, to.generator
     point = generator.exit_code(block)
     if point >= EXIT_CODE and block.function in generator.program.recursive:
         return writer.load("i32", "%id")  # the exit of the current activation
     if point >= EXIT_CODE:
-        return constant("i32", point)
+        return Ref("i32", code)
     identity = writer.load("i32", "%id")
     fresh, known = writer.label("fresh"), writer.label("known")
-    writer.branch(writer.icmp("eq", identity, point), known, fresh)
+    writer.branch(writer.icmp("eq", identity, code), known, fresh)
     writer.start(fresh)
-    generator.push(point, to.mask, identity, RECONVERGE)
-    writer.put("i32", point, "%id")
+    generator.push(code, to.mask, identity, RECONVERGE)
+    writer.put("i32", code, "%id")
     writer.enter(known)
-    return constant("i32", point)
+    return Ref("i32", code)
 
 
 def _leave(to: BlockWriter, how: str) -> None:
@@ -176,8 +193,9 @@ def _leave(to: BlockWriter, how: str) -> None:
     writer.jump(f"pop{EXIT_CODE + block.function}")
 
 
-def _wake(to: BlockWriter, onward: int | None) -> None:
-    """After lanes have exited: if others wait, possibly for them, the runtime checks these. Remaining lanes continue at ``onward``."""
+def _wake(to: BlockWriter, onward: int | None, code: str = "0") -> None:
+    """After lanes have exited: if others wait, possibly for them, the runtime checks these. Remaining lanes continue at ``onward``,
+    whose code is given."""
     if not to.generator.parks:
         return
     writer, generator = to.writer, to.generator
@@ -189,7 +207,7 @@ def _wake(to: BlockWriter, onward: int | None) -> None:
         writer.put("i32", 0, "%mask")
     else:
         generator.resumable.add(onward)
-    generator.stop(str(onward or 0), Status.EVENT, Event.EXITED)
+    generator.stop(code, Status.EVENT, Event.EXITED)
     writer.start(none)
 
 
@@ -225,11 +243,11 @@ def _indirect(to: BlockWriter) -> None:
         writer.branch(test, edge(to, target), onward)
         writer.start(onward)
     _count_divergent(to)
-    identity = _push_reconvergence(to)
+    identity = to.push_reconvergence(str(generator.exit_code(block)))
     for target in reversed(targets):
         if target != block.reconvergence:
             generator.resumable.add(target)
-            _push_if(to, str(target), masks[target], identity)
+            to.push_if(str(target), masks[target], identity)
     back = [mask for target, mask in masks.items() if target in block.back_edges]
     writer.jump(_fork(to, back, generator.exit_code(block)))
 
@@ -256,13 +274,13 @@ def _fork(to: BlockWriter, paying: list[Ref], point: int) -> str:
     return f"pop{point}"
 
 
-def _push_if(to: BlockWriter, pc: str, mask: Ref, identity: str) -> None:
-    """Push an entry unless its mask is empty."""
+def write_push(to: BlockWriter, code: str, mask: Ref, identity: Ref) -> None:
+    """See ``BlockWriter.push_if``."""
     writer = to.writer
     some, none = writer.label("some"), writer.label("none")
     writer.branch(writer.icmp("eq", mask, 0), none, some)
     writer.start(some)
-    to.generator.push(pc, mask, identity, PENDING)
+    to.generator.push(code, mask, identity, PENDING)
     writer.jump(none)
     writer.start(none)
 

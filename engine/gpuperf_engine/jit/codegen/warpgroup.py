@@ -178,7 +178,7 @@ def _fetch(
     to.faulting = True
     refused = writer.call(
         "matrix_words", "i64", *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
-        ("i64", str(to.generator.program.site_of[instruction])), ("i64", one.scalar()), ("i64", first), ("i64", str(count)),
+        ("i64", to.site(instruction)), ("i64", one.scalar()), ("i64", first), ("i64", str(count)),
         ("i64", str(words)), ("i64", str(across)), ("i64", writer.add(area, offset)), ("i64", str(pitch)),
     )  # fmt: skip
     to.check_faults()

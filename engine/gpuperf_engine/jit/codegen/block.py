@@ -30,7 +30,7 @@ from ...ptx.syntax import (
 )
 from ..ir.abi import Context, State
 from ..ir.access_records import SITE_BYTES
-from ..ir.codes import PLACE_SHIFT, Event, Status
+from ..ir.codes import PLACE_SHIFT, WAIT_CODE, Event, Status
 from ..ir.operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
 from ..ir.values import NativeValue
 from . import bulk, copy, exchange, images, mbarrier, ordering, stack, tensor_memory, warpgroup  # noqa: F401  (they register handlers)
@@ -194,6 +194,11 @@ class BlockWriter:
     def place(self) -> str:
         """The code of the block, where the warp stops at an error."""
         return str(self.block.index)
+
+    @property
+    def wait_code(self) -> str:
+        """The code of the place in the block where the warp continues to wait."""
+        return str(WAIT_CODE + self.block.index)
 
     @property
     def reason(self) -> str:

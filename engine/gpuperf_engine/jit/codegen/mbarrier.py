@@ -87,14 +87,20 @@ def _relaxed(instruction: Instruction) -> int:
 @handles(MBARRIER_WAIT)
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.test_wait`` and ``try_wait``, the first instruction of the block, where it continues after a stop."""
-    writer = to.writer
-    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     to.guard(instruction)
-    code = WAIT_CODE + to.block.index
-    to.generator.resumable.add(code)
-    writer.jump(f"w{to.block.index}")
-    writer.start(f"w{to.block.index}")
+    to.generator.resumable.add(WAIT_CODE + to.block.index)
+    to.writer.jump(f"w{to.block.index}")
+    to.writer.start(f"w{to.block.index}")
     to.restart()
+    if instruction.guard is not None or not to.share(
+        instruction, lambda writer: _write_wait(writer, instruction)
+    ):
+        _write_wait(to, instruction)
+
+
+def _write_wait(to: BlockWriter, instruction: Instruction) -> None:
+    writer, code = to.writer, to.wait_code
+    operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
     mask = to.effective_mask(guard)
     of_parity = "parity" in operands
@@ -116,7 +122,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     after, now = writer.label("after"), writer.label("now")
     writer.branch(writer.icmp("eq", complete, -1), after, now)
     writer.start(after)
-    to.generator.stop(str(code), Status.STOPPED)
+    to.generator.stop(code, Status.STOPPED)
     writer.start(now)
     hold, over = writer.label("hold"), writer.label("over")
     writer.branch(writer.icmp("ult", complete, 4294967296), hold, over)
@@ -137,7 +143,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     to.assign(instruction, answers[: len(instruction.form.destinations)], guard)
 
 
-def hold_warp(to: BlockWriter, code: int, status: int) -> None:
+def hold_warp(to: BlockWriter, code: str, status: int) -> None:
     """Stop the warp at a wait, to continue at ``code``; if other lanes of it can run, only until these have had a time slice."""
     writer, generator = to.writer, to.generator
     switch, rest = writer.label("switch"), writer.label("rest")
@@ -148,9 +154,9 @@ def hold_warp(to: BlockWriter, code: int, status: int) -> None:
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
     writer.branch(writer.icmp("ne", others, 0), switch, rest)
     writer.start(switch)
-    generator.stop(str(code), Status.EVENT, Event.SPIN, str(to.block.index))
+    generator.stop(code, Status.EVENT, Event.SPIN, to.place)
     writer.start(rest)
-    generator.stop(str(code), status)
+    generator.stop(code, status)
 
 
 def _site(to: BlockWriter, instruction: Instruction) -> str:

@@ -24,6 +24,7 @@ from ...isa.effects import (
     MATRIX,
     MATRIX_LOAD,
     MATRIX_STORE,
+    MBARRIER_WAIT,
     PURE,
     REDUX,
     SHFL,
@@ -33,6 +34,8 @@ from ...isa.effects import (
     VOTE,
     WARP_BARRIER,
     WARPGROUP,
+    WARPGROUP_FENCE,
+    WARPGROUP_WAIT,
 )
 from ...ptx.syntax import (
     Address,
@@ -73,10 +76,10 @@ _PLAIN = frozenset(
 _OFTEN = 3
 #: the most functions that a process remembers
 _MOST = 4096
-#: effects of all lanes of a warp together (``exchange``)
+#: waits, and effects of all lanes of a warp together (``exchange``)
 _EXCHANGES = frozenset(
     [SHFL, VOTE, MATCH, REDUX, ELECT, ACTIVEMASK, WARP_BARRIER, CONVERGENCE, MATRIX, MATRIX_LOAD, MATRIX_STORE, WARPGROUP,
-     TENSOR_LOAD, TENSOR_STORE]
+     TENSOR_LOAD, TENSOR_STORE, MBARRIER_WAIT, WARPGROUP_FENCE, WARPGROUP_WAIT]
 )  # fmt: skip
 
 
@@ -237,7 +240,12 @@ class OutliningWriter(BlockWriter):
         given = {"guard": str(self._mask(instruction))} if guarded else {}
         if site is not None:
             given["site"] = str(site)
-        given |= {"place": self.place, "reason": self.reason, "offset": str(_offset(instruction))}
+        given |= {
+            "place": self.place,
+            "code": self.wait_code,
+            "reason": self.reason,
+            "offset": str(_offset(instruction)),
+        }
         if "where" in procedure.takes:
             given["where"] = str(self.place_of(instruction))
         registers = self._given(held)

@@ -215,6 +215,7 @@ class EffectWriter(PureWriter):
 
     place = "%place"
     reason = "%reason"
+    wait_code = "%code"
 
     def __init__(
         self, to: BlockWriter, instruction: Instruction, held: dict[Register, Held], guarded: bool

@@ -117,7 +117,7 @@ def write_alloc(to: BlockWriter, instruction: Instruction) -> None:
     hold = writer.label("hold")
     writer.branch(writer.icmp("ne", done, 0), over, hold)
     writer.start(hold)
-    hold_warp(to, code, Status.SUSPENDED)
+    hold_warp(to, to.wait_code, Status.SUSPENDED)
     writer.start(over)
     to.restart()
     to.faulting = True

@@ -120,16 +120,19 @@ def _come(to: BlockWriter, mask: Ref, field: int) -> None:
 def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``wgmma.fence`` and ``wgmma.wait_group``, the first instruction of the block, where it continues after a stop. At the former the
     warps of a warpgroup wait for each other, until the wait expires; at the latter for products, which need all four warps."""
-    writer, generator = to.writer, to.generator
-    gathers = instruction.effect is WARPGROUP_FENCE
     guard = to.guard(instruction)
-    if gathers:
+    if instruction.effect is WARPGROUP_FENCE:
         _come(to, to.effective_mask(guard), State.FENCES)
-    code = WAIT_CODE + to.block.index
-    generator.resumable.add(code)
-    writer.jump(f"w{to.block.index}")
-    writer.start(f"w{to.block.index}")
+    to.generator.resumable.add(WAIT_CODE + to.block.index)
+    to.writer.jump(f"w{to.block.index}")
+    to.writer.start(f"w{to.block.index}")
     to.restart()
+    if instruction.guard is not None or not to.share(instruction, lambda writer: _wait(writer, instruction)):
+        _wait(to, instruction)
+
+
+def _wait(to: BlockWriter, instruction: Instruction) -> None:
+    writer, gathers = to.writer, instruction.effect is WARPGROUP_FENCE
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
     nobody = writer.icmp("eq", to.effective_mask(guard), 0)
     field = State.FENCES if gathers else State.COMMITS
@@ -148,7 +151,7 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     hold, over = writer.label("hold"), writer.label("over")
     writer.branch(goes_on, over, hold)
     writer.start(hold)
-    hold_warp(to, code, Status.GATHERS if gathers else Status.WARPGROUP)
+    hold_warp(to, to.wait_code, Status.GATHERS if gathers else Status.WARPGROUP)
     writer.start(over)
     if gathers:
         writer.put("i32", 0, expired)

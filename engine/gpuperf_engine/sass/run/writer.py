@@ -24,8 +24,9 @@ _MACHINE, _WIDE = re.compile(r"%[RU]\d+"), re.compile(r"%q\d+")
 _VALUE = re.compile(r"%[rp]\d+")
 #: Instructions that lanes may skip whose result is not needed.
 _WITHOUT_EFFECT = frozenset(
-    "abs add and bfe bfi bfind brev clz cvt fma lop3 mad max min mov mul neg not or popc prmt selp setp shf shl shr sub xor".split()
-)
+    ["abs", "add", "and", "bfe", "bfi", "bfind", "brev", "clz", "cvt", "fma", "lop3", "mad", "max", "min", "mov", "mul", "neg", "not",
+     "or", "popc", "prmt", "selp", "setp", "shf", "shl", "shr", "sub", "xor"]
+)  # fmt: skip
 #: Bits of an address within the shared memory of a CTA.
 WITHIN = 0xFFFFFF
 

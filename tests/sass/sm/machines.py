@@ -76,12 +76,14 @@ NO_IMAGES = Images()
 
 
 def decoded(texts: list[str]) -> Listing:
-    """Instructions one after the other; ``.reuse`` sets the bit of the operand's slot, and one after ``~`` yields."""
+    """Instructions one after the other; ``.reuse`` sets the bit of the operand's slot, and one after ``~`` yields. A number and a
+    colon before an instruction are its stall count, else 1."""
     items = []
-    for position, text in enumerate(texts):
+    for position, given in enumerate(texts):
+        stall, _, text = given.rpartition(": ")
         operands = text.split(None, 1)[1].split(", ")[1:] if " " in text else []
         bits = sum(1 << _REUSE + slot for slot, operand in enumerate(operands) if operand.endswith(".reuse"))
-        bits |= (1 if text.startswith("~") else 1 | 1 << 4) << 105
+        bits |= (int(stall or 1) | (0 if text.startswith("~") else 1 << 4)) << 105
         items.append(Decoded(".text.k", "k", 16 * position, text.removeprefix("~"), 0, bits))
     return Listing(tuple(items), {"k": 0}, frozenset())
 

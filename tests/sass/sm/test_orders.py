@@ -266,8 +266,9 @@ def of_slices(apart: bool) -> dict[int, SmNumbers]:
     [
         pytest.param(lambda n: replace(n, one_way=2 * n.one_way, mixed=2 * n.mixed), EVEN, id="DRAM"),
         pytest.param(lambda n: replace(n, l2_rate=2 * n.l2_rate, port_rate=2 * n.port_rate), EVEN, id="L2"),
+        # two of 7,111 clocks on 8.0, as below
         pytest.param(
-            lambda n: replace(n, lanes={unit: 2 * x for unit, x in n.lanes.items()}), EVEN, id="units"
+            lambda n: replace(n, lanes={unit: 2 * x for unit, x in n.lanes.items()}), 1.0003, id="units"
         ),
         pytest.param(lambda n: replace(n, turnaround=n.turnaround // 2), EVEN, id="turnaround"),
         # two of 7,131 clocks on 8.0: warps that issue earlier take the units of others

@@ -157,8 +157,9 @@ class Tensor:
 
 class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the register numbers at ``REGISTERS`` are read, and then written.
-    ``OTHER``: a second pipe that can execute it, or ``NONE``. ``PORTS``: the clocks in which it reads its registers, ``REUSED`` if
-    the previous instruction was of the same warp. ``PAUSE``: clocks before the next instruction of the warp. ``ARGUMENT``: of a
+    ``OTHER``: a second pipe that can execute it, or ``NONE``. ``PORTS``: how many registers it reads from the even bank (4 bits) and
+    from the odd one, ``REUSED`` if the previous instruction was of the same warp; ``WINDOW``: clocks in which these reads must end,
+    0 if it does not wait for them. ``PAUSE``: clocks before the next instruction of the warp. ``ARGUMENT``: of a
     barrier or a wait; for an access, the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 if all sub-partitions share
     its pipe, ``YIELDS`` if another warp is preferred next. ``LINE``: the number of its line of code, from 1 on, if a line or a block
     begins with it; 0 elsewhere, and if fetches are not simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of
@@ -188,7 +189,8 @@ class Op(Record):
     LANES = U64(72)
     AGAIN = U64(80)
     TURNS = U64(88)
-    BYTES = 96
+    WINDOW = U64(96)
+    BYTES = 104
 
 
 class Code(Record):
@@ -535,7 +537,10 @@ class Sm(Record):
     DRAWN = U64(_L1 + 16)
     # by CTA: the sectors that its loads read from L2; 0 if they are not counted
     READS = U64(_L1 + 24)
-    _IMAGES = _L1 + 32
+    # by sub-partition: when each of its two register banks has read all registers of the instructions that were issued
+    EVEN = Array64(_L1 + 32)
+    ODD = Array64(_L1 + 32 + 8 * SUB_CORES)
+    _IMAGES = _L1 + 32 + 16 * SUB_CORES
     # textures and surfaces: bytes of a texel; 1/256 clock for a quad of lanes; how many clocks a hit takes, and a miss longer than one
     # in L1; in 1/65536: sectors that a lane fetches from L2, and stores there, and the share of both that DRAM moves; what is left of
     # these numbers; when the last instruction started, and for how long the unit was busy (1/256)

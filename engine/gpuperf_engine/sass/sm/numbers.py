@@ -57,7 +57,8 @@ class SmNumbers:
     ``partial_rate``: sectors per clock that stores can write in part, and ``atomic_turns``: turns of atomics per clock in an aligned
     KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
-    memory; ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean.
+    memory; ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
+    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.
     """
 
     architecture: int
@@ -94,3 +95,5 @@ class SmNumbers:
     other_reads: float = 0.0
     slices: int = 1
     spread: int = 0
+    read_clocks: int = 3
+    wide_read_clocks: int = 6

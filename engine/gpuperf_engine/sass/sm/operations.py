@@ -58,6 +58,8 @@ _COPIED = {
     "2x64dp128bit": 1024,
     "4x32dp128bit": 512,
 }
+#: Units that queue instructions, whose registers are read when a bank is free.
+_QUEUED = frozenset(["lsu", "tma", "xu"])
 #: Half of the multiply-adds of an m16n8k8 product of half precision.
 _PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
 
@@ -179,7 +181,16 @@ class Operations:
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
+        words[Op.WINDOW // 8] = self._window(kind, item, ports[0])
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
+
+    def _window(self, kind: int, item: Decoded, reads: int) -> int:
+        """The clocks in which an instruction of fixed latency must read its registers (``reads``, by bank); 0 for others, which wait
+        in the queue of their unit until they have read theirs."""
+        if kind >= Kind.TENSOR or self._common(item) or unit_of(item, self.numbers.architecture) in _QUEUED:
+            return 0
+        clocks = self.numbers.read_clocks
+        return clocks if max(reads & 15, reads >> 4) <= clocks else self.numbers.wide_read_clocks
 
     def _common(self, item: Decoded) -> bool:
         """Whether all sub-partitions share the unit of an instruction, because it has fewer lanes than an SM has sub-partitions."""
@@ -358,23 +369,21 @@ def _barrier(item: Decoded) -> tuple[int, int, int]:
 
 
 def _pause(item: Decoded, numbers: SmNumbers) -> int:
-    """Clocks until the next instruction of the warp. Of a branch: the stall count that the assembler encodes, which covers the
-    resolution of the branch."""
-    if item.base in BRANCHES:
-        return max(1, item.control.stall)
+    """Clocks until the next instruction of the warp: the stall count that the assembler encodes. Of a branch it covers the resolution
+    of the branch. A warp that yields issues nothing in the next clock."""
+    paused = max(item.control.stall, 1 + (item.control.yields and item.base not in BRANCHES))
     if item.base in ("MEMBAR", "FENCE"):
         # Threads of one CTA communicate through shared memory or the L1 of their SM.
         if item.opcode == "FENCE.VIEW.ASYNC.S":
-            return numbers.latencies["shared"]
-        if item.opcode == "FENCE.VIEW.ASYNC.T":
-            return 1
-        return numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"]
-    return 1 + item.control.yields
+            return max(paused, numbers.latencies["shared"])
+        if item.opcode != "FENCE.VIEW.ASYNC.T":
+            return max(paused, numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"])
+    return paused
 
 
 def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
-    """For each position the clocks in which the two register banks are read, one register per bank and clock: without reuse, and with
-    the registers that earlier instructions of the warp have kept. Each bank keeps one register for each operand slot, until that
+    """For each position the registers that are read from the two banks: without reuse, and without those that earlier instructions of
+    the warp have kept. Each bank keeps one register for each operand slot, until that
     slot reads the bank again (Huerta et al., "Dissecting and Modeling the Architecture of Modern GPU Cores", MICRO 2025, 5.3.1)."""
     for block in graph.blocks:
         kept: dict[tuple[int, int], int] = {}
@@ -396,9 +405,10 @@ def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
                         kept[number & 1, source.slot] = number
                     else:
                         kept.pop((number & 1, source.slot), None)
-            yield _clocks(every), _clocks(read)
+            yield _by_bank(every), _by_bank(read)
 
 
-def _clocks(registers: set[int]) -> int:
+def _by_bank(registers: set[int]) -> int:
+    """How many registers are in the even bank (4 bits), and in the odd one."""
     odd = sum(number & 1 for number in registers)
-    return max(1, odd, len(registers) - odd)
+    return min(15, len(registers) - odd) | min(15, odd) << 4

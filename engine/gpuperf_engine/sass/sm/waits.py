@@ -95,7 +95,9 @@ def name_of(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) 
     if cause == Cause.RESULT:
         return _of_result(on, kind, architecture)
     if cause == Cause.PAUSE:
-        return "branch_resolving" if on.base in BRANCHES else "membar"
+        if on.base in BRANCHES:
+            return "branch_resolving"
+        return "membar" if on.base in ("MEMBAR", "FENCE") else "wait"
     unit = "xu" if at.base in _FROM_AFAR and cause != Cause.QUEUE else unit_of(at, architecture)
     return pipe_cause("lsu" if unit == "tma" or cause == Cause.QUEUE else unit, queue_cause(_space(at)))
 
@@ -135,7 +137,8 @@ def caused_by(operations: Operations, seen: Simulated) -> NDArray[np.float64]:
         waited = float(stalls.clocks[(stalls.cause == Cause.PIPE) & (pipes[stalls.at] == pipe)].sum())
         _share(caused, waited, busy * ((pipes == pipe) | (others == pipe)))
     _share(caused, float(stalls.clocks[stalls.cause == Cause.QUEUE].sum()), seen.moved.astype(np.float64))
-    held = issued * (np.maximum(1, operations.counted(Op.PORTS, np.uint8)) - 1)
+    reads = operations.counted(Op.PORTS, np.uint8)
+    held = issued * np.maximum(1, np.maximum(reads & 15, reads >> 4)).astype(np.float64) - issued
     _share(caused, float(stalls.clocks[stalls.cause == Cause.PORTS].sum()), held)
     return caused
 

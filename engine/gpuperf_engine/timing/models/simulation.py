@@ -232,6 +232,8 @@ def numbers_of(machine: Machine) -> SmNumbers:
         shared_unit=machine.shared_carve_out or 0,
         other_reads=machine.l2_other_reads or 0.0,
         slices=round(common("l2.slices")),
+        read_clocks=round(common("registers.read_clocks")),
+        wide_read_clocks=round(common("registers.wide_read_clocks")),
         spread=round(3**0.5 * common("l2.spread") * machine.latencies["l2"]),
         **_rows(machine),
     )

@@ -85,7 +85,7 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
         if first != END:
             warp.LINE = Op(load64(sm.BLOCK + first * 16)).LINE
             sm_enter(sm, warp.LINE)
-        sm_next(sm, warp, at << AT_BIT)
+        sm_next(sm, warp, at, 0)
         count += 1
     sm_again(sm)
     return 0
@@ -182,8 +182,10 @@ def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
     return 0
 
 
-def sm_next(sm: Sm, warp: Warp, at: int) -> int:
-    """Advance a warp to its next instruction; ``at``: the earliest time, with its cause. Returns 0 after the last instruction."""
+def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
+    """Advance a warp to its next instruction; ``soonest``: the earliest time, and ``why`` it is not earlier, if no operand is
+    ready only then. Returns 0 after the last instruction."""
+    at = soonest << AT_BIT
     op = warp.OP
     if op == warp.ENDS:
         number = load32(warp.PLACE)
@@ -205,11 +207,11 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
             at = ready
         registers += 2
     ends = registers + 2 * op.WRITES
-    soonest = op.LATENCY - 1
+    ahead = op.LATENCY - 1
     if op.KIND:
-        soonest = 0
+        ahead = 0
     while registers < ends:
-        ready = load64(known + 8 * load16(registers)) - (soonest << AT_BIT)
+        ready = load64(known + 8 * load16(registers)) - (ahead << AT_BIT)
         if ready > at:
             at = ready
         registers += 2
@@ -233,6 +235,8 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
                 at = ready
     warp.AT = at >> AT_BIT
     warp.WHY = at & (1 << AT_BIT) - 1
+    if at == soonest << AT_BIT:
+        warp.WHY = why
     return 1
 
 
@@ -267,17 +271,31 @@ def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
     return 0
 
 
-def sm_busy(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
-    """A sub-partition cannot issue until the registers of an instruction are read."""
-    ports = op.PORTS
+def sm_read(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """When a sub-partition executes an instruction. Each of its two register banks reads one register per clock. An instruction of
+    fixed latency waits, and all behind it, until its reads fit into the next ``WINDOW`` clocks; others read when they can."""
+    reads = op.PORTS
     if sm.LAST[part] == warp:
-        ports = op.REUSED
-    if ports < 1:
-        ports = 1
-    sm.FREE[part] = now + ports
+        reads = op.REUSED
+    even = reads & 15
+    odd = reads >> 4
+    at = now
+    window = op.WINDOW
+    if window:
+        if even and sm.EVEN[part] + even - window > at:
+            at = sm.EVEN[part] + even - window
+        if odd and sm.ODD[part] + odd - window > at:
+            at = sm.ODD[part] + odd - window
+    if sm.EVEN[part] < at:
+        sm.EVEN[part] = at
+    if sm.ODD[part] < at:
+        sm.ODD[part] = at
+    sm.EVEN[part] += even
+    sm.ODD[part] += odd
+    sm.FREE[part] = at + 1
     sm.LAST[part] = warp
     sm.YIELDED[part] = op.YIELDS
-    return 0
+    return at
 
 
 def sm_noted(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
@@ -390,11 +408,10 @@ def sm_tensor(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
 
 def sm_issue(sm: Sm, part: int) -> int:
     """Issue the instruction of the warp chosen for a sub-partition."""
-    now = sm.NEXT_AT[part]
     warp = Warp(sm.NEXT[part])
     op = warp.OP
     kind = op.KIND
-    sm_busy(sm, part, warp, op, now)
+    now = sm_read(sm, part, warp, op, sm.NEXT_AT[part])
     sm_noted(sm, part, warp, op, now)
     own = sm_position(sm, op)
     pipe = sm_pipe(sm, part, op)
@@ -428,7 +445,7 @@ def sm_issue(sm: Sm, part: int) -> int:
         ready = now + 1
     sm_written(warp, op, ready << AT_BIT | own)
     warp.OP = Op(op + Op.BYTES)
-    more = sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op))
+    more = sm_next(sm, warp, now + op.PAUSE, Cause.PAUSE << CAUSE_BIT | sm_position(sm, op))
     if kind != Kind.PLAIN:
         sm_others(sm, warp, op, now)
     # after ``sm_others``, because the next CTA may start in the same slot

@@ -96,8 +96,8 @@ def test_a_bank_keeps_a_register_until_it_is_read_again_for_that_operand(between
 
 @pytest.mark.parametrize(("second", "third", "late"), [(17, 19, 0), (18, 19, 1), (18, 20, 2)])
 def test_reads_may_lag_behind_the_issue_by_three_clocks(second: int, third: int, late: int) -> None:
-    """Listing 1 of Huerta et al. (arXiv:2503.20481), measured on an RTX A6000: the first instruction reads three registers of the even
-    bank, the second one and up to two more. It waits only for those that do not fit into its three clocks."""
+    """As Huerta et al. describe an RTX A6000 (arXiv:2503.20481): the first instruction reads three registers of the even bank, the
+    second one and up to two more. It waits only for those that do not fit into its three clocks."""
     code = ["FFMA R11, R10, R12, R14", f"FFMA R13, R16, R{second}, R{third}", "EXIT"]
     assert run(code, [[]]).ended == START + 3 + late
 

@@ -239,11 +239,15 @@ def numbers_of(machine: Machine) -> SmNumbers:
     )
 
 
+#: Clocks beyond 23 from the first use of a special register to the end of ``init``, by the stall counts of ptxas 13.0 (7.0: as 7.5)
+_STALLED, _STALLED_LATER = {(7, 0): 18, (7, 5): 18, (8, 0): 21, (8, 6): 16, (8, 9): 16}, 11
+
+
 def _turnaround(machine: Machine) -> int:
     """The clocks between two CTAs without what the simulation executes. ``cta_turnaround`` is measured on a kernel (``init``) less 23
-    clocks, its arithmetic and its store. The number includes its wait for special registers and, from 9.0 on, where constants are
-    loaded, that for a constant."""
-    waits = machine.latencies["xu"]
+    clocks, its arithmetic and its store. The number includes its wait for special registers, from 9.0 on, where constants are
+    loaded, that for a constant, and the rest of its stall counts."""
+    waits = machine.latencies["xu"] + _STALLED.get(machine.compute_capability, _STALLED_LATER)
     if machine.compute_capability[0] >= 9:
         waits += machine.latencies["l1"]
     return max(0, machine.cta_turnaround - waits)

@@ -19,7 +19,7 @@ from ..listing import Decoded
 from .pointers import Callees
 from .writer import NotRun
 
-__all__ = ["SLOW_PATH", "TRAP", "Gate", "Node", "nodes_of", "without_slow_paths"]
+__all__ = ["SLOW_PATH", "TRAP", "Gate", "Node", "nodes_of", "syncs", "without_slow_paths"]
 
 #: Functions for quotients and roots of operands that are subnormal, infinite or NaN; others are computed in line.
 _SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
@@ -368,10 +368,10 @@ def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
     _, found = _until(first, graph, None)
     if len(found) < 2:
         return next(iter(found)).next if found else None
-    syncs, _ = _until(first, graph, None, through=True)
+    passed, _ = _until(first, graph, None, through=True)
     meets: dict[Node, set[Node]] = {}
-    for node in syncs:
-        if _syncs(node, graph):
+    for node in passed:
+        if syncs(node, graph):
             before, _ = _until(first, graph, node, through=True)
             if all(here.ways or _calls(graph, here, TRAP) for here in before):
                 meets[node] = before
@@ -379,7 +379,8 @@ def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
     return nearest[0].next if len(nearest) == 1 else None
 
 
-def _syncs(node: Node, graph: Graph) -> bool:
+def syncs(node: Node, graph: Graph) -> bool:
+    """Whether a node ends with a ``WARPSYNC`` that all of its lanes execute."""
     last = graph.listing.instructions[node.block.end - 1]
     return last.base == "WARPSYNC" and not last.predicate and node.next is not None
 
@@ -397,7 +398,7 @@ def _until(
         if here in seen or here is end:
             continue
         seen.add(here)
-        if _syncs(here, graph):
+        if syncs(here, graph):
             found.add(here)
             if not through:
                 continue

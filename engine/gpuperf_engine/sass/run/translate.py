@@ -29,7 +29,7 @@ from . import (
 )
 from .banks import BANKS, NEW, WORKSPACE, places_of
 from .operands import Register, read_operand
-from .paths import Gate, Node, nodes_of
+from .paths import Gate, Node, nodes_of, syncs
 from .pointers import Callees, callees_of
 from .writer import NotRun, Writer, both, opcode_row
 
@@ -178,7 +178,15 @@ class Translator:
         self.nodes = nodes
         self.callees = callees or {}
         self.asks_for_lanes = any(map(_asks_for_lanes, graph.listing.instructions))
-        self.met = {id(node.meets) for node in self.nodes if node.outside and node.meets is not None}
+        met = {id(node.meets) for node in self.nodes if node.outside and node.meets is not None}
+        #: Nodes with a ``WARPSYNC`` behind which lanes reconverge that a branch outside all regions separated, and, by the node behind
+        #: it, those that lead there.
+        self.meeting: set[int] = set()
+        self.met: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            if syncs(node, graph) and node.outside and id(node.next) in met:
+                self.meeting.add(id(node))
+                self.met.setdefault(id(node.next), []).append(node)
         #: Whether lanes may end inside a region: then absent lanes may have ended, or wait at the end of the region.
         self.ends_inside = any(node.block.kind == "exit" and not node.outside for node in self.nodes)
 
@@ -335,6 +343,8 @@ class Translator:
             starts.append(len(to.lines))
             to.start(f"N{node.index}")
             self.places.setdefault(node.block.index, []).append(len(to.lines))
+            if id(node) in self.met:
+                self.check_met(self.met[id(node)])
             self.block(node)
             last = self.graph.listing.instructions[node.block.end - 1]
             # Reconvergence points must be starts of blocks, which only targets of branches are.
@@ -405,7 +415,9 @@ class Translator:
         to = self.to
         end = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
         size = end + self.own_bytes
-        state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES", "%LIVE", "%APART", "%LEFT"})
+        state = sorted(
+            {*to.registers, "%RB", "%NONE", "%STACK", "%LANES", "%LIVE", "%APART", "%LEFT", "%SYNC"}
+        )
         flags = sorted({*to.predicates, "%PT", "%PF"})
         types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16", "b": "b8"}
         lines = [
@@ -593,13 +605,28 @@ class Translator:
         named = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
         mask = to.fresh("r")
         to.line(f"activemask.b32 {mask}")
-        if node.outside and id(node.next) in self.met:
-            everyone = to.p("setp.eq.b32", named, 0xFFFFFFFF)
-            here = to.p("setp.eq.b32", to.r("lop3.b32", "%LIVE", mask, 0, 0x30), 0)
-            everyone = to.p("or.pred", everyone, here)
-        else:
-            everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
+        if id(node) in self.meeting:
+            here = to.p("setp.eq.b32", to.r("lop3.b32", named, mask, 0, 0x30), 0)
+            to.do(f"selp.b32 %SYNC, {mask}, {named}, {here}")
+            return
+        everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
         to.stop_unless(everyone, f"{item.opcode} by part of a warp")
+
+    def check_met(self, nodes: list[Node]) -> None:
+        """Behind a ``WARPSYNC``: the lanes that met there must be those that it names; if all of these were on one path, those of the
+        path. Lanes that have ended are not waited for."""
+        to = self.to
+        to.guard = ""
+        mask = to.fresh("r")
+        to.line(f"activemask.b32 {mask}")
+        synchronised = to.p("setp.ne.b32", "%SYNC", 0)
+        more = to.r("lop3.b32", mask, "%SYNC", 0, 0x30)
+        missing = to.r("lop3.b32", "%SYNC", "%LIVE", mask, 0x40)
+        wrong = to.p("setp.ne.b32", to.r("or.b32", more, missing), 0)
+        met = to.p("not.pred", to.p("and.pred", synchronised, wrong))
+        text = self.graph.listing.instructions[nodes[0].block.end - 1].opcode
+        to.stop_unless(met, f"{text} by part of a warp")
+        to.line("mov.b32 %SYNC, 0")
 
     def branch_if_apart(self, node: Node, item: Decoded) -> None:
         """``BRA.DIV`` continues without branching if all named lanes are on this path; on Turing, which names none, if all lanes of

@@ -27,6 +27,10 @@ _ROUNDED = (
     "approximate results may decide what is executed, and the run rounds them otherwise than the PTX: its counts fit those of "
     "the PTX, and are not certain where these leave something open"
 )
+_STEADY = (
+    "approximate results may decide what is executed, and the run rounds them otherwise than the PTX: it executes the same if each is "
+    "moved by a unit in its last place"
+)
 
 
 class NothingFits(MachineError):
@@ -130,14 +134,18 @@ def _counted(
         # The run rounds differently from the PTX, and a rounded result affects control flow or addresses.
         if by_flow is None or compared.ways != "flow and run":
             return _not_run(by_flow, assembly, _APPROXIMATE)
-        compared = replace(
-            compared,
-            least=by_flow.least,
-            greatest=by_flow.greatest,
-            residue=by_flow.residue,
-            notes=(*by_flow.notes, _ROUNDED),
-            unsettled=compared.unsettled | _left_open(by_flow, graph),
-        )
+        unsettled = compared.unsettled | _left_open(by_flow, graph)
+        if ran.steady:
+            compared = replace(compared, notes=(*compared.notes, _STEADY), unsettled=unsettled)
+        else:
+            compared = replace(
+                compared,
+                least=by_flow.least,
+                greatest=by_flow.greatest,
+                residue=by_flow.residue,
+                notes=(*by_flow.notes, _ROUNDED),
+                unsettled=unsettled,
+            )
     return _of_launches(compared, by_flow, ran, records, graph)
 
 

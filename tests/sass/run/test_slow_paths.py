@@ -37,9 +37,9 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     asked: list[bool] = []
     translate = machine.translate
 
-    def noted(*arguments: Any, slow_paths: bool) -> Any:
+    def noted(*arguments: Any, slow_paths: bool, moving: bool) -> Any:
         asked.append(slow_paths)
-        return translate(*arguments, slow_paths=slow_paths)
+        return translate(*arguments, slow_paths=slow_paths, moving=moving)
 
     monkeypatch.setattr(machine, "translate", noted)
     return asked

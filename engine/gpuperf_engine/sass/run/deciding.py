@@ -15,7 +15,7 @@ from ...ptx.syntax import Instruction
 from ...simt.program import Program
 from ..listing import Decoded
 
-__all__ = ["approximations_decide", "computes_halves", "rounded_otherwise"]
+__all__ = ["computes_halves", "deciding_approximations", "is_moved", "rounded_otherwise"]
 
 #: Opcodes whose results no document defines to the last bit; sums and products follow IEEE 754.
 _APPROXIMATE = frozenset(["MUFU", "HMMA", "HGMMA", "QMMA", "DMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA", "QGMMA"])
@@ -26,14 +26,15 @@ _DEFINED_FUNCTION = re.compile(r"\$__cuda_sm\w\w_(?:(?:div|rem)_[us]64|(?:div|(?
 _APART = 2.0**-6
 
 
-def approximations_decide(
+def deciding_approximations(
     program: Program,
     items: Sequence[Decoded],
     positions: Mapping[int, int],
     instructions: Sequence[Instruction],
     aliases: Aliases,
-) -> bool:
-    """Whether control flow, an address, or the lanes that access memory depend on a result that a GPU may round differently.
+) -> frozenset[int]:
+    """The positions of machine instructions whose results a GPU may round differently, and on which control flow, an address, or the
+    lanes that access memory depend.
 
     ``program`` is the machine code ``items`` as PTX; ``positions`` maps its lines to positions of machine instructions;
     ``instructions`` is the PTX that the machine code was compiled from; ``aliases``: those of the launch, without which every load may
@@ -42,9 +43,16 @@ def approximations_decide(
     """
     approximate = {number for number, item in enumerate(items) if _is_approximate(item, instructions)}
     if not approximate:
-        return False
+        return frozenset()
     decides = slice_program(Dependence(program), "addresses", aliases, counted=False).complete
-    return not approximate.isdisjoint(positions.get(instruction.span.line) for instruction in decides)
+    return frozenset(
+        approximate.intersection(positions.get(instruction.span.line, -1) for instruction in decides)
+    )
+
+
+def is_moved(item: Decoded, instructions: Sequence[Instruction]) -> bool:
+    """Whether a run that moves approximate results moves that of an instruction: of all but matrix products."""
+    return item.base == "MUFU" and _is_approximate(item, instructions)
 
 
 def _is_approximate(item: Decoded, instructions: Sequence[Instruction]) -> bool:

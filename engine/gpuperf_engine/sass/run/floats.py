@@ -206,10 +206,10 @@ def _mufu(op: Op, to: Writer) -> None:
         upper = to.real(source)
         value = to.q("mov.b64", f"{{{to.r('mov.b32', 0)}, {upper}}}")
         value = to.q(f"{_APPROXIMATE[name[:3]]}.approx.ftz.f64", value)
-        to.put(target, to.high(value))
+        to.put(target, to.high(_moved(to, value, 64)))
         return
     if name == "TANH" and not words:
-        to.put(target, to.r("tanh.approx.f32", to.real(source)))
+        to.put(target, _moved(to, to.r("tanh.approx.f32", to.real(source)), 32))
         return
     if name == "TANH" and words in (["F16"], ["BF16"]):
         half = to.h(f"tanh.approx.{words[0].lower()}", _read_real(to, source, words[0]))
@@ -220,7 +220,18 @@ def _mufu(op: Op, to: Writer) -> None:
     value = to.real(source)
     if name in ("SIN", "COS"):
         value = _angle(to, source, value)
-    to.put(target, to.r(f"{_APPROXIMATE[name]}.approx.ftz.f32", value))
+    to.put(target, _moved(to, to.r(f"{_APPROXIMATE[name]}.approx.ftz.f32", value), 32))
+
+
+def _moved(to: Writer, value: str, bits: int) -> str:
+    """An approximate result, or if ``to.moving``, one or two units in the last place above it in even lanes, below it in odd ones.
+    Of 64 bits ``MUFU`` gives the upper 32."""
+    if not to.moving:
+        return value
+    odd = to.p("setp.ne.u32", to.r("and.b32", to.r("mov.u32", "%laneid"), 1), 0)
+    if bits == 32:
+        return to.r("mul.rn.f32", value, to.r("selp.b32", "0x3F7FFFFF", "0x3F800001", odd))
+    return to.q("mul.rn.f64", value, to.q("selp.b64", "0x3FEFFFFE00000000", "0x3FF0000100000000", odd))
 
 
 def _angle(to: Writer, source: Operand | None, turns: str) -> str:

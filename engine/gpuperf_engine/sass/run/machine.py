@@ -24,7 +24,7 @@ from ..assemble import Assembly, instructions_of
 from ..graph import Graph
 from ..ordering import aliases_of
 from .banks import WORKSPACE
-from .deciding import approximations_decide, computes_halves, rounded_otherwise
+from .deciding import computes_halves, deciding_approximations, rounded_otherwise
 from .paths import SLOW_PATH
 from .translate import Translation, meeting, translate
 from .writer import NotRun
@@ -52,13 +52,17 @@ class Row:
 class Ran:
     """Executions of blocks by warps and threads; ``rows``: counts of memory instructions by position in the listing. ``assumed``: warp
     instructions of the PTX in launches that were not run and are assumed to execute the same as one that was. ``approximate``: whether
-    results are rounded differently from those of the PTX, and approximate results may affect what is executed."""
+    results are rounded differently from those of the PTX, and approximate results may affect what is executed; ``steady``: whether the
+    same is executed if these are moved by a unit in their last place."""
 
     warps: Counter[int] = field(default_factory=Counter)
     threads: Counter[int] = field(default_factory=Counter)
     rows: dict[int, Row] = field(default_factory=dict)
     assumed: int = 0
     approximate: bool = False
+    steady: bool = False
+    #: Whether some of these approximate results are not moved: those of matrix products.
+    fixed: bool = False
 
 
 def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ran:
@@ -68,16 +72,31 @@ def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ra
     The run is valid if it leaves the same bytes in memory as the PTX, or results that differ only by rounding. Raises ``NotRun`` with
     the reason otherwise.
     """
-    kernel = records[0].program.kernel
     if not all(record.kept for record in records):
         raise NotRun("the memory contents before the launch were not kept")
+    ran = _with_slow_paths(records, assembly, graph, moving=False)
+    if ran.approximate:
+        try:
+            moved = _with_slow_paths(records, assembly, graph, moving=True)
+        except NotRun:
+            return ran
+        same = (ran.warps, ran.threads) == (moved.warps, moved.threads)
+        return replace(ran, steady=same and not ran.fixed)
+    return ran
+
+
+def _with_slow_paths(
+    records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph, *, moving: bool
+) -> Ran:
+    """Runs launches, with the slow paths if one is taken. ``moving``: see ``translate``."""
+    kernel = records[0].program.kernel
     try:
-        return _ran(records, _runner(kernel, assembly, graph, slow_paths=False))
+        return _ran(records, _runner(kernel, assembly, graph, slow_paths=False, moving=moving))
     except NotRun as reason:
         if not str(reason).startswith(SLOW_PATH):
             raise
-        kernel.memo[_runner_key(assembly, slow_paths=False)] = reason.with_traceback(None)
-    return _ran(records, _runner(kernel, assembly, graph, slow_paths=True))
+        kernel.memo[_runner_key(assembly, slow_paths=False, moving=moving)] = reason.with_traceback(None)
+    return _ran(records, _runner(kernel, assembly, graph, slow_paths=True, moving=moving))
 
 
 def _ran(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
@@ -126,17 +145,18 @@ def _run_all(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
     return ran
 
 
-def _runner_key(assembly: Assembly, *, slow_paths: bool) -> tuple[object, ...]:
-    return _Runner, assembly.architecture, assembly.tool, slow_paths
+def _runner_key(assembly: Assembly, *, slow_paths: bool, moving: bool) -> tuple[object, ...]:
+    return _Runner, assembly.architecture, assembly.tool, slow_paths, moving
 
 
-def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool) -> _Runner:
+def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool, moving: bool) -> _Runner:
     """The runner of a kernel, which is translated once."""
-    key = _runner_key(assembly, slow_paths=slow_paths)
+    key = _runner_key(assembly, slow_paths=slow_paths, moving=moving)
     known = kernel.memo.get(key)
     if known is None:
         try:
-            known = _made(kernel, translate(kernel, assembly, graph, slow_paths=slow_paths), graph)
+            translation = translate(kernel, assembly, graph, slow_paths=slow_paths, moving=moving)
+            known = _made(kernel, translation, graph)
         except NotRun as reason:
             known = reason
         kernel.memo[key] = known
@@ -172,8 +192,8 @@ class _Runner:
         self.translation = translation
         self.graph = graph
         self.instructions = instructions
-        #: By the aliases of a launch, whether approximate results may affect what is executed.
-        self.open_to_approximation: dict[Hashable, bool] = {}
+        #: By the aliases of a launch, the instructions whose approximate results may affect what is executed.
+        self.open_to_approximation: dict[Hashable, frozenset[int]] = {}
         #: The executions of the most recent launches.
         self.known: dict[Hashable, Ran] = {}
         try:
@@ -205,7 +225,9 @@ class _Runner:
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         if results != expected:
             self._compare(record, plan, own)
-            ran.approximate |= self._open_to_approximation(record, own)
+            deciding = self._open_to_approximation(record, own)
+            ran.approximate |= bool(deciding)
+            ran.fixed |= not all(self.graph.listing.instructions[at].base == "MUFU" for at in deciding)
         self._add(LaunchRecord(self.program, own, observation), ran, times)
         return Columns.counters(before)
 
@@ -230,14 +252,14 @@ class _Runner:
         if not all(rounded_otherwise(*both, halves=halves) for both in zip(expected, arrays)):
             raise NotRun("it leaves other bytes in memory than the PTX")
 
-    def _open_to_approximation(self, record: LaunchRecord, own: LaunchPlan) -> bool:
-        """Whether approximate results may affect what is executed or accessed in a launch."""
+    def _open_to_approximation(self, record: LaunchRecord, own: LaunchPlan) -> frozenset[int]:
+        """The instructions whose approximate results may affect what is executed or accessed in a launch."""
         plan = replace(own, parameters=self._parameters(record))
         aliases = aliases_of(LaunchRecord(self.program, plan, record.observation))
         key = tuple(aliases.items())
         if key not in self.open_to_approximation:
             items, positions = self.graph.listing.instructions, self.translation.accesses
-            self.open_to_approximation[key] = approximations_decide(
+            self.open_to_approximation[key] = deciding_approximations(
                 self.program, items, positions, self.instructions, aliases
             )
         return self.open_to_approximation[key]

@@ -28,6 +28,7 @@ from . import (
     warpgroups,
 )
 from .banks import BANKS, NEW, WORKSPACE, places_of
+from .deciding import is_moved
 from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of, syncs
 from .pointers import Callees, callees_of
@@ -94,15 +95,19 @@ class Translation:
         return bytes(buffer) + self.constants
 
 
-def translate(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True) -> Translation:
+def translate(
+    kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True, moving: bool = False
+) -> Translation:
     """Translates the machine code of a kernel. Without ``slow_paths`` the run ends where one begins, if they are a large part of the
-    code. Raises ``NotRun`` if no launch of it can be run."""
+    code. ``moving``: approximate results are moved by a unit in the last place. Raises ``NotRun`` if no launch of it can be run."""
     callees = callees_of(kernel, graph)
     nodes = nodes_of(graph, callees)
     if not slow_paths:
         without = nodes_of(graph, callees, slow_paths=False)
         nodes = without if _MUCH * _size(without) < _size(nodes) else nodes
-    return Translator(kernel, assembly, graph, cubin_of(assembly), nodes, callees).whole()
+    translator = Translator(kernel, assembly, graph, cubin_of(assembly), nodes, callees)
+    translator.moving = moving
+    return translator.whole()
 
 
 def _size(nodes: Iterable[Node]) -> int:
@@ -131,6 +136,7 @@ class Translator:
     """Translates one kernel. ``own_bytes``: the size of additional parameters after all others, for the code of ``setup``."""
 
     own_bytes = 0
+    moving = False
 
     def __init__(
         self,
@@ -458,6 +464,7 @@ class Translator:
         for position in range(block.start, block.end):
             item = self.graph.listing.instructions[position]
             self.to.encoding = item.encoding
+            self.to.moving = self.moving and is_moved(item, self.to.instructions)
             guard = item.predicate
             before = len(self.to.lines)
             self.to.guard = ""

@@ -59,6 +59,8 @@ class Writer:
     clusters: bool = False
     #: Whether the CTAs of a cluster run independently.
     apart: bool = False
+    #: Whether the result of the current instruction, which is approximate, is moved by a unit in its last place.
+    moving: bool = False
     registers: set[str] = field(default_factory=set)
     predicates: set[str] = field(default_factory=set)
     #: By the position of a line, the reason for which the run ends there.

@@ -305,7 +305,7 @@ class RaceMemory:
             kept[Race.CLOCKS + self._sizes[2] : self._room] = 0
         if self._windows:
             # tags contain CTA numbers, which are only unique per device
-            kept[self._room + Window.TAGS :][: Window.LINES * 8] = 0
+            kept[self._room + Window.TAGS :][: Window.LINES * 8].fill(0)
         return kept
 
     def end(self) -> None:
@@ -316,6 +316,8 @@ class RaceMemory:
     def keep(self, records: list[NDArray[np.uint8]]) -> None:
         """Keep records of CTAs that have ended for later launches."""
         alike = _kept.put(self._shape, records)
+        if self._plan.cluster_ctas == 1:
+            return
         # any of these records may be combined in a cluster, so all begin after every time in their clocks
         now = max((struct.unpack_from("<q", record, Race.NOW)[0] for record in alike), default=0)
         for record in alike:

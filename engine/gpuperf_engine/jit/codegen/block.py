@@ -28,7 +28,7 @@ from ...ptx.syntax import (
     Variable,
     Vector,
 )
-from ..ir.abi import Context, State
+from ..ir.abi import Context
 from ..ir.access_records import SITE_BYTES
 from ..ir.codes import PLACE_SHIFT, WAIT_CODE, Event, Status
 from ..ir.operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
@@ -470,8 +470,7 @@ class BlockWriter:
     def error(self, mask: Ref, event: int, detail: str = "0") -> None:
         """Leave with an error if any lane of a mask is set. A preceding invalid access takes precedence."""
         self.check_faults()
-        self.writer.set_field("%st", State.CULPRITS, mask)
-        self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.place, event, detail)
+        self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.place, event, detail, culprits=mask)
 
     def report(self, value: NativeValue) -> None:
         """Store the lanes' values for a message."""

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 U32 = scalar_type("u32")
 PRED = scalar_type("pred")
+#: the mask of all lanes
+_ALL = (1 << LANES) - 1
 _LANE_IDS = f"<{', '.join(f'i32 {lane}' for lane in range(LANES))}>"
 _LANE_BITS = f"<{', '.join(f'i32 {1 << lane}' for lane in range(LANES))}>"
 
@@ -68,23 +70,17 @@ class _Exchange:
         to, writer = self.to, self.to.writer
         here = to.value(U32, self.mask, True)
         if self.instruction.effect.whole_warp:
-            asked = to.constant(0xFFFFFFFF, U32)
+            asked = to.constant(_ALL, U32)
         elif "membermask" not in self.operands:
             return here
         else:
             asked = self.to.source(self.operands["membermask"], U32)
-        live = to.value(U32, writer.load("i32", "%live"), True)
-        wanted = asked._and(live)
-        absent = wanted._and(to.value(U32, writer.xor(self.mask, -1), True))
-        missing = self._any(absent)
-        if asked.uniform:
-            alien = writer.and_(self.mask, writer.xor(asked.scalar(), -1))
+        live = writer.load("i32", "%live")
+        if asked.number == _ALL:  # no lane is alien
+            to.check_faults()
+            wanted, missing = to.value(U32, live, True), writer.icmp("ne", self.mask, live)
         else:
-            own = asked._and(to.value(U32, _LANE_BITS))
-            alien = writer.and_(self.mask, to.bits_of(own._compare(own.constant(0, U32), "eq")))
-        if self.instruction.effect is SHFL and asked.number != 0xFFFFFFFF:
-            alien, wanted = self._shuffle_by_all(asked, alien, wanted)
-        to.error(alien, Event.MEMBER_MASK)
+            wanted, missing = self._checked(asked, live)
         stay, go = writer.label("park"), writer.label("together")
         writer.branch(missing, stay, go)
         writer.start(stay)
@@ -97,6 +93,21 @@ class _Exchange:
         if self.instruction.effect.whole_warp:
             to.error(writer.xor(self.mask, -1), Event.INCOMPLETE)
         return wanted
+
+    def _checked(self, asked: NativeValue, live: Ref) -> tuple[NativeValue, Ref]:
+        """The lanes that take part, and i1: whether any of them is missing. Lanes that are not in their own mask are an error."""
+        to, writer = self.to, self.to.writer
+        wanted = asked._and(to.value(U32, live, True))
+        missing = self._any(wanted._and(to.value(U32, writer.xor(self.mask, -1), True)))
+        if asked.uniform:
+            alien = writer.and_(self.mask, writer.xor(asked.scalar(), -1))
+        else:
+            own = asked._and(to.value(U32, _LANE_BITS))
+            alien = writer.and_(self.mask, to.bits_of(own._compare(own.constant(0, U32), "eq")))
+        if self.instruction.effect is SHFL:
+            alien, wanted = self._shuffle_by_all(asked, alien, wanted)
+        to.error(alien, Event.MEMBER_MASK)
+        return wanted, missing
 
     def _shuffle_by_all(self, asked: NativeValue, alien: Ref, wanted: NativeValue) -> tuple[Ref, NativeValue]:
         """If all live lanes execute a shuffle with one member mask, all take part, even those outside of it, which is noted (rule

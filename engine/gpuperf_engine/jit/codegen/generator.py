@@ -140,12 +140,16 @@ class CodeGenerator:
             self.writer.needs.setdefault("settle", "declare i64 @settle(i64, i64, i64)")
         self.writer.jump(f"leave{status}")
 
-    def guarded_stop(self, test: Ref, pc: int | str, event: int, detail: int | str = 0) -> None:
-        """If an i1 holds, leave with an event that is an error."""
+    def guarded_stop(
+        self, test: Ref, pc: int | str, event: int, detail: int | str = 0, *, culprits: Ref | None = None
+    ) -> None:
+        """If an i1 holds, leave with an event that is an error, of the lanes ``culprits``."""
         writer = self.writer
         bad, good = writer.label("bad"), writer.label("good")
         writer.branch(test, bad, good)
         writer.start(bad)
+        if culprits is not None:
+            writer.set_field("%st", State.CULPRITS, culprits)
         self.stop(str(pc), Status.EVENT, event, detail)
         writer.start(good)
 

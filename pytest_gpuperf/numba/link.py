@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from gpuperf_engine.ptx.linking import link as linked
 
-__all__ = ["GRID_SYNC", "link"]
+__all__ = ["GRID_SYNC", "limited", "link"]
+
+#: what comes before the body of a kernel
+_HEADER = re.compile(r"\.entry\s+[^\s({]+\s*(?:\([^)]*\))?[^{;]*(?=\{)")
 
 GRID_SYNC = """
 .version 7.0
@@ -64,3 +68,13 @@ def link(texts: Sequence[str]) -> str:
     if called and not any("gpuperf_grid_arrived" in text for text in texts):  # it may have been linked before
         texts = [*texts, GRID_SYNC]
     return linked(texts)
+
+
+def limited(text: str, registers: int) -> str:
+    """A module in which kernels that declare no number of registers have this limit, as with ``-maxrregcount``."""
+
+    def header(found: re.Match[str]) -> str:
+        written = found.group()
+        return written if ".maxnreg" in written else f"{written.rstrip()}\n.maxnreg {registers}\n"
+
+    return _HEADER.sub(header, text)

@@ -8,7 +8,7 @@ from numba.cuda.cudadrv import driver as numba_driver
 
 from gpuperf_engine.binaries import read_images
 
-from .link import link
+from .link import limited, link
 
 __all__ = ["EngineLinker", "compiler", "texts_of"]
 
@@ -54,4 +54,7 @@ class EngineLinker(numba_driver._Linker):  # type: ignore[misc]
             linker.close()
         self.linker = self
         self._complete = True
-        return ObjectCode.from_ptx(link(texts).encode())
+        text = link(texts)
+        if self.max_registers:
+            text = limited(text, self.max_registers)
+        return ObjectCode.from_ptx(text.encode())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from pytest_gpuperf.numba.link import link
+from pytest_gpuperf.numba.link import limited, link
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 KERNEL = (
@@ -113,3 +113,25 @@ def test_a_barrier_over_the_grid(backend: str, ctas: int) -> None:
         device.launch(ge.parse(link([GRID]))["k"], ctas, 32 if ctas == 1 else 1, [x], cooperative=True)
     # each round adds one and moves the numbers by one place
     assert x.numpy().tolist() == (np.roll(start, -6) + 6).tolist() or ctas == 1
+
+
+def test_a_limit_of_registers():
+    """As ``-maxrregcount``: a kernel's own directive takes precedence."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.func helper(.param .b32 x) { ret; }
+.visible .entry first(
+    .param .u64 .ptr .global .align 4 x
+)
+.maxntid 128, 1, 1
+{
+    ret;
+}
+.entry second { ret; }
+.visible .entry third(.param .u64 x) .maxnreg 20
+{ ret; }
+"""
+    module = ge.parse(limited(text, 38))
+    assert [module[name].maxnreg for name in ("first", "second", "third")] == [38, 38, 20]
+    assert module["first"].maxntid == (128, 1, 1)

@@ -42,6 +42,8 @@ int cuLinkComplete(handle, void **, size_t *), cuLinkDestroy(handle);
 
 struct location { int type, id; };
 int cuMemPrefetchAsync(address, size_t, int, handle), cuMemPrefetchAsync_v2(address, size_t, struct location, unsigned, handle);
+int cuFuncSetBlockShape(handle, int, int, int), cuFuncSetSharedSize(handle, unsigned), cuParamSetSize(handle, unsigned), cuParamSeti(handle, int, unsigned);
+int cuParamSetv(handle, int, void *, unsigned), cuLaunchGrid(handle, int, int);
 int cuMemAdvise(address, size_t, int, int), cuMemAdvise_v2(address, size_t, int, struct location);
 int cuStreamAttachMemAsync(handle, address, size_t, unsigned);
 
@@ -334,6 +336,24 @@ static void works(char *ptx)
     OK(cuGraphLaunch(executable, stream));
     OK(cuMemcpyDtoH_v2(host, data, 256));
     IS(host[0] == 115 && host[32] == 115);
+    /* the same launch in several steps, as before CUDA 4, with the text of the parameters out of order */
+    {
+        unsigned seen[32];
+        address other;
+        OK(cuMemAlloc_v2(&other, 128));
+        OK(cuMemsetD32_v2(other, 5, 32));
+        OK(cuFuncSetBlockShape(again, 32, 1, 1));
+        OK(cuFuncSetSharedSize(again, 0));
+        OK(cuParamSeti(again, 8, 6));
+        OK(cuParamSetv(again, 0, &other, 8));
+        OK(cuParamSetSize(again, 12));
+        OK(cuLaunchGrid(again, 1, 1));
+        OK(cuMemcpyDtoH_v2(seen, other, 128));
+        IS(seen[0] == 12 && seen[31] == 12); /* 5 + 6 + 1 */
+        WANT(cuFuncSetBlockShape(again, 0, 1, 1), 1);
+        WANT(cuFuncSetBlockShape((handle)0x77, 1, 1, 1), 400);
+        OK(cuMemFree_v2(other));
+    }
     /* nodes: two that were captured, a kernel by its packed arguments, and a copy as a node of any kind */
     {
         handle nodes[4], *before;

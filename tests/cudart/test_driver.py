@@ -132,6 +132,28 @@ def test_which_form_of_a_function_a_version_has():
     assert symbol_of("cuInit", 12000, per_thread=True) == ("cuInit", True)
     assert symbol_of("cuTensorMapEncodeTiled", 11000) == (None, True)
     assert symbol_of("cuNothing", 13000) == (None, False)
+    # programs that were linked to these can be loaded
+    assert symbol_of("cuProfilerInitialize", 13000) == ("cuProfilerInitialize", True)
+    assert symbol_of("cuGraphicsMapResources", 13000, per_thread=True) == (
+        "cuGraphicsMapResources_ptsz",
+        True,
+    )
+    assert symbol_of("cuGraphicsResourceGetMappedPointer", 3020)[0] == "cuGraphicsResourceGetMappedPointer_v2"
+
+
+@needs_compiler
+def test_functions_that_end_a_context_succeed_when_python_ends(program):
+    """Destructors of PyCUDA call them then, and abort if one of them fails; others answer that the driver shuts down."""
+    code = """
+import atexit, ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def late():
+    names = "cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuCtxSetCurrent cuCtxDetach cuMemFree_v2 cuStreamSynchronize"
+    print(*(getattr(cuda, name)(None) for name in names.split()))
+atexit.register(late)
+assert cuda.cuInit(0) == 0
+"""
+    assert run(sys.executable, "-c", code).stdout == "0 0 0 0 0 4\n"
 
 
 @needs_compiler

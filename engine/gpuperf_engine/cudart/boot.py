@@ -22,7 +22,9 @@ _state: State | None = None
 #: keeps callbacks alive as long as C may call them
 _kept: list[Any] = []
 _lock = RLock()
-_RELEASES = re.compile(r"(Free|Destroy|Unload|Release|Unregister)")
+_RELEASES = re.compile(
+    r"(Free|Destroy|Unload|Release|Unregister|Detach|CtxPushCurrent|CtxPopCurrent|CtxSetCurrent)"
+)
 
 
 @dataclass(frozen=True, slots=True)

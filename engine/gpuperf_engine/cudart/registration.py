@@ -95,7 +95,8 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
             # code that the program generates at run time (nvJitLink, ptxas), not code that it contains
             raise CudaError(
                 209,
-                f"{name} loads a cubin of machine code for {images[0].target}, which cannot be run; load the PTX that it comes from: "
+                f"{name} loads a cubin of machine code for {images[0].target}, which cannot be run; compile it with -lineinfo, which "
+                "keeps its PTX (PyCUDA: PYCUDA_DEFAULT_NVCC_FLAGS=-lineinfo), or load the PTX that it comes from: "
                 "link it with cuLinkAddData instead of nvJitLink, or use nvJitLinkGetLinkedPtx on code compiled with -dlto "
                 "(options -lto -ptx)",
             )

@@ -1,5 +1,5 @@
 """The CUDA driver API, implemented by functions of the runtime API: both have one device and one state."""
 
-from . import contexts, graphs, images, mapping, memory, modules, same
+from . import contexts, graphs, images, mapping, memory, modules, old_launches, same
 
-__all__ = ["contexts", "graphs", "images", "mapping", "memory", "modules", "same"]
+__all__ = ["contexts", "graphs", "images", "mapping", "memory", "modules", "old_launches", "same"]

@@ -10,7 +10,7 @@ import pytest
 
 from gpuperf_engine.cudart.build import build_libraries
 from gpuperf_engine.cudart.driver_names import symbol_of
-from tests.binaries.build import elf
+from tests.binaries.build import archive, elf, entry, fatbin
 from tests.cudart.test_programs import COMPILER, HERE, PTX, needs_compiler
 
 IMAGES = """
@@ -193,6 +193,42 @@ assert cuda.cuModuleLoadData(ctypes.byref(module), open({str(tmp_path / "k.cubin
     assert done.returncode == 0, done.stderr
     assert "loads a cubin of machine code for sm_80" in done.stderr
     assert "link it with cuLinkAddData instead of nvJitLink" in done.stderr
+
+
+@needs_compiler
+def test_libraries_are_linked(tmp_path):
+    """PTX of each object of a library; ``libcudadevrt``, which programs add for the device runtime, is left out."""
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n"
+    parts = [head + f".visible .func give{number} {{ ret; }}" for number in range(2)]
+    caller = (
+        head
+        + ".extern .func give0; .extern .func give1; .visible .entry calls() { call give0; call give1; ret; }"
+    )
+    runtime = (
+        head + ".visible .func (.param .b64 r) __cudaCDP2GetParameterBufferV2() { st.param.b64 [r], 0; ret; }"
+    )
+    for name, texts in (("parts", parts), ("runtime", [runtime])):
+        members = (elf({"__nv_relfatbin": fatbin(entry(text.encode()))}) for text in texts)
+        (tmp_path / f"{name}.a").write_bytes(archive(*members))
+    code = f"""
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+linking, module, kernel, image = (ctypes.c_void_p() for _ in range(4))
+assert cuda.cuInit(0) == 0
+assert cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(linking)) == 0
+text = {caller!r}.encode()
+assert cuda.cuLinkAddData_v2(linking, 1, text, len(text), b"caller", 0, None, None) == 0
+for name in ("parts", "runtime"):
+    assert cuda.cuLinkAddFile_v2(linking, 4, f"{tmp_path}/{{name}}.a".encode(), 0, None, None) == 0
+assert cuda.cuLinkAddFile_v2(linking, 5, b"{tmp_path}/parts.a", 0, None, None) == 801
+assert cuda.cuLinkComplete(linking, ctypes.byref(image), None) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"calls") == 0
+assert cuda.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, None, None, None) == 0
+"""
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert "NVVM IR cannot be linked" in done.stderr
 
 
 #: the flag is one that the host sets after the launch, as a GPU would see it

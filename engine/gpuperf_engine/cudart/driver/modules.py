@@ -7,11 +7,11 @@ from ctypes import CFUNCTYPE, Structure, c_char_p, c_int, c_size_t, c_uint, c_vo
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...binaries import is_binary
+from ...binaries import is_binary, read_images
 from ...errors import EngineError
 from ..calls import function
 from ..codes import CudaError, code_of
-from ..device_runtime import linked
+from ..device_runtime import is_device_runtime, linked
 from ..events import text_address
 from ..launches import (
     code_versions,
@@ -377,7 +377,7 @@ def cuLinkAddFile(state: State, handle: int, kind: int, name: bytes, *_: object)
 
 
 def _add(state: State, handle: int, kind: int, data: bytes) -> None:
-    if kind not in (0, 1, 2):
+    if kind not in range(5):
         raise CudaError(
             801, f"{_CUBIN_TYPES.get(kind, 'what this is')} cannot be linked: PTX and fat binaries can"
         )
@@ -387,7 +387,7 @@ def _add(state: State, handle: int, kind: int, data: bytes) -> None:
 @function(c_void_p, c_void_p, c_void_p)
 def cuLinkComplete(state: State, handle: int, out: int, size: int | None) -> None:
     images = state.of(handle, Linking).images
-    texts = [_text(image.raw[:-1], state) for image in images]
+    texts = [text for image in images for text in _texts(image.raw[:-1], state)]
     if not texts:
         raise CudaError(1, "nothing was added to link")
     data = linked(texts).encode()
@@ -397,10 +397,16 @@ def cuLinkComplete(state: State, handle: int, out: int, size: int | None) -> Non
         c_size_t.from_address(size).value = len(data) + 1
 
 
-def _text(data: bytes, state: State) -> str:
-    if is_binary(data):
-        return ptx_of(data, state, program_name())[0]
-    return data.rstrip(b"\0").decode("utf-8", "replace")
+def _texts(data: bytes, state: State) -> list[str]:
+    """The PTX of an image; of a library, that of each object in it. ``libcudadevrt`` has none: ``linked`` takes its place."""
+    if not is_binary(data):
+        return [data.rstrip(b"\0").decode("utf-8", "replace")]
+    images = [image for image in read_images(data, program_name()) if image.kind == "PTX"]
+    if any(is_device_runtime(image.text) for image in images):
+        return []
+    text, target = ptx_of(data, state, program_name())
+    alike = [image.text for image in images if image.named_target == target]
+    return alike if text in alike else [text]
 
 
 @function(c_void_p, plain=False)

@@ -60,6 +60,7 @@ from .shared_functions import (
     Held,
     PureWriter,
     SharedFunction,
+    held_as,
     is_masked,
     keep_text,
 )
@@ -409,21 +410,20 @@ class OutliningWriter(BlockWriter):
             if register in held:
                 continue
             if register in written and register in self.uniform:
-                held[register] = Held(
-                    register.type, "same", read=not pure or register in sources, written=True
-                )
+                read_too = not pure or register in sources
+                held[register] = held_as(register.type, "same", read=read_too, written=True)
                 continue
             if register in self.uniform or register in constants or register not in self.slots:
                 number = self.read(register).number
                 if number is None:
-                    held[register] = Held(register.type, "uniform", read=True)
+                    held[register] = held_as(register.type, "uniform", read=True)
                 elif plain and not register.type.is_predicate:
-                    held[register] = Held(register.type, "number", read=True)
+                    held[register] = held_as(register.type, "number", read=True)
                 else:
-                    held[register] = Held(register.type, "constant", number, read=True)
+                    held[register] = held_as(register.type, "constant", number, read=True)
                 continue
             set_here = register in written
-            held[register] = Held(
+            held[register] = held_as(
                 register.type,
                 "vector",
                 read=register in sources or (set_here and guarded and not pure),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...isa.evaluation import evaluate
 from ...isa.types import ScalarType, scalar_type
@@ -18,7 +19,7 @@ from .generator import CodeGenerator
 from .procedures import Procedure, make_procedure
 
 __all__ = [
-    "SHARED_PREFIX", "ControlWriter", "EffectWriter", "Held", "PureWriter", "SharedFunction", "function_table", "is_masked",
+    "SHARED_PREFIX", "ControlWriter", "EffectWriter", "Held", "PureWriter", "SharedFunction", "function_table", "held_as", "is_masked",
     "keep_text", "shared_function",
 ]  # fmt: skip
 
@@ -62,11 +63,11 @@ def function_table(generator: CodeGenerator) -> list[str]:
     return [*filter(None, generator.functions.values()), table] if entries else []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """How a register is given to a function. ``kind``: ``vector``, at an offset in the state; ``uniform``, by value; ``number``, by
-    the bits of its constant value; ``constant``, not at all. ``read``, ``written``: in which role; ``masked``: whether lanes outside
-    the mask keep its value."""
+    """How a register is given to a function, one object for each way (``held_as``). ``kind``: ``vector``, at an offset in the state;
+    ``same``, a scalar there; ``uniform``, by value; ``number``, by the bits of its constant value; ``constant``, not at all. ``read``,
+    ``written``: in which role; ``masked``: whether lanes outside the mask keep its value."""
 
     type: ScalarType
     kind: str
@@ -74,6 +75,20 @@ class Held:
     read: bool = False
     written: bool = False
     masked: bool = False
+
+
+@lru_cache(4096)
+def held_as(
+    type: ScalarType,
+    kind: str,
+    number: int = 0,
+    *,
+    read: bool = False,
+    written: bool = False,
+    masked: bool = False,
+) -> Held:
+    """A ``Held``. Keys of functions contain several of them, so that they are compared as objects."""
+    return Held(type, kind, number, read, written, masked)
 
 
 def is_masked(held: Mapping[Register, Held]) -> bool:

@@ -321,7 +321,7 @@ class _Walk:
         """The first node of the function at ``place``, called at the end of a block."""
         inside = _State(state.regions, (*state.calls, (block.end, len(state.regions))))
         if len(inside.calls) > 8:
-            raise NotRun("unbounded nested calls")
+            raise NotRun("recursion, or calls more than eight deep")
         return self.node(place, inside)
 
     def jump(self, node: Node, last: Decoded, state: _State) -> None:

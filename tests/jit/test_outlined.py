@@ -12,7 +12,7 @@ from cases import SMALL, Case, execute
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit import runtime_libraries
-from gpuperf_engine.jit.llvm import compile_object
+from gpuperf_engine.jit.llvm import Library, compile_object
 from gpuperf_engine.simt.program import build_program
 
 #: One case of each file of PTX.
@@ -152,10 +152,15 @@ def test_single_effects_and_errors_are_the_same(body: str, observe: set[str]) ->
     assert ran(body, outlined=True, observe=observe) == ran(body, outlined=False, observe=observe)
 
 
+#: Libraries that ``fresh`` had loaded: others may have been given addresses in them.
+LOADED: list[dict[str, Library]] = []
+
+
 def fresh(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Forget what is loaded, and collect the shared functions in each module that is compiled from now on."""
     compiled: list[str] = []
-    monkeypatch.setattr(runtime_libraries, "_libraries", {})
+    LOADED.append({})
+    monkeypatch.setattr(runtime_libraries, "_libraries", LOADED[-1])
 
     def collecting(text: str, level: int) -> bytes:
         names = re.findall(r"^define [^@]*@(form_\w+)", text, re.MULTILINE)

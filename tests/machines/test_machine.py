@@ -39,9 +39,9 @@ def test_a_machine_goes_to_another_process_and_stays_what_it_is(toy: Machine) ->
 def test_shipped_machine_is_complete(identifier: str) -> None:
     machine = load_machine(identifier)
     assert machine.id == identifier
-    # the link to the host too; the clock of busy tensor cores where it is another one, caches of instructions from Ampere on, and
-    # two levels of them from GA10x on; turns of atomics from Turing on, and sectors stored in part on 8.0, 8.6 and 9.0
-    absent = {"chip.tensor_clock"}
+    # the link to the host too; the clocks of busy tensor cores and multiply-adds where they are others, caches of instructions from
+    # Ampere on, and two levels of them from GA10x on; turns of atomics from Turing on, and sectors stored in part on 8.0, 8.6 and 9.0
+    absent = {"chip.tensor_clock", "chip.fma_clock"}
     if machine.compute_capability < (7, 5):
         absent |= {"atomics.turns"}
     if machine.compute_capability not in ((8, 0), (8, 6), (9, 0)):
@@ -116,6 +116,19 @@ def test_the_link_to_the_host_is_that_of_the_data_sheet(identifier: str, both_wa
     assert host is not None
     encoded = 1 if identifier == "gh200" else 130 / 128
     assert 2 * host * encoded == pytest.approx(both_ways, rel=1e-3)
+
+
+def test_the_clock_falls_with_the_units_that_are_busy() -> None:
+    """Down to the logged one: of tensor cores if they always are, of multiply-adds if 62 % of their units are."""
+    h100, l40 = load_machine("h100-sxm"), load_machine("l40")
+    assert (h100.tensor_clock_mhz, h100.fma_clock_mhz) == (1830, None)
+    assert [h100.microseconds(1e6, *busy) for busy in ((), (0.0, 1.0), (1.0,), (0.5, 0.9))] == pytest.approx(
+        [1e6 / clock for clock in (1980, 1980, 1830, 1905)]
+    )
+    assert (l40.tensor_clock_mhz, l40.fma_clock_mhz) == (None, 1740)
+    assert [l40.microseconds(1e6, 1.0, busy) for busy in (0.0, 0.31, 0.62, 1.0)] == pytest.approx(
+        [1e6 / clock for clock in (2490, 2115, 1740, 1740)]
+    )
 
 
 def test_peak_rates_of_b200_are_an_eighth_of_the_boards() -> None:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import MachineError, UnknownName, nearest
+from .common import common
 from .schema import LATENCIES, QUANTITIES, SCHEMA_VERSION, UNITS
 from .yaml_nodes import Entry, Fields, read_yaml
 
@@ -51,6 +52,8 @@ class Machine:
     clock_mhz: float
     #: The clock while the tensor cores are busy, whose power lowers it; ``None``: ``clock_mhz``.
     tensor_clock_mhz: float | None
+    #: The clock of a loop of single-precision multiply-adds (``clock.fma_share`` in common.yaml); ``None``: ``clock_mhz``.
+    fma_clock_mhz: float | None
     sub_partitions: int
     issue_rate: float
     max_warps_per_sm: int
@@ -129,10 +132,15 @@ class Machine:
         """A rate in GB/s (10⁹ bytes) as bytes per SM clock cycle."""
         return gigabytes_per_second * 1e3 / self.clock_mhz
 
-    def microseconds(self, cycles: float, tensor: float = 0.0) -> float:
-        """A time in µs. ``tensor``: the share of the cycles in which the tensor cores are busy, whose power lowers the clock."""
-        lower = self.clock_mhz - (self.tensor_clock_mhz or self.clock_mhz)
-        return cycles / (self.clock_mhz - lower * min(1.0, tensor))
+    def microseconds(self, cycles: float, tensor: float = 0.0, fma: float = 0.0) -> float:
+        """A time in µs. ``tensor``, ``fma``: the shares of the cycles in which the tensor cores and the units for single-precision
+        multiply-adds are busy, whose power lowers the clock."""
+        clock = self.clock_mhz
+        lower = max(
+            (clock - (self.tensor_clock_mhz or clock)) * min(1.0, tensor),
+            (clock - (self.fma_clock_mhz or clock)) * min(1.0, fma / common("clock.fma_share")),
+        )
+        return cycles / (clock - lower)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the tables as plain dictionaries, for other processes."""

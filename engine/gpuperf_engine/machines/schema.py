@@ -50,6 +50,7 @@ QUANTITIES = (
     QuantityRule("chip", "sm_count", "sm_count", "SMs"),
     QuantityRule("chip", "clock", "clock_mhz", "MHz", whole=False),
     QuantityRule("chip", "tensor_clock", "tensor_clock_mhz", "MHz", whole=False, needed=False),
+    QuantityRule("chip", "fma_clock", "fma_clock_mhz", "MHz", whole=False, needed=False),
     QuantityRule("sm", "sub_partitions", "sub_partitions", "sub-partitions"),
     QuantityRule(
         "sm", "issue_rate", "issue_rate", "warp instructions/clk/sub-partition", whole=False, minimum=0.01

@@ -95,8 +95,13 @@ class Simulation:
         return contention(self.record, self.machine).operations / self.machine.atomic_rate
 
     def microseconds(self, cycles: float, bounds: Mapping[str, float]) -> float:
-        """The time of clocks without the launch overhead; the tensor cores are busy for a part of them."""
-        return self.machine.microseconds(cycles, bounds.get("tensor", 0.0) / cycles)
+        """The time of clocks without the launch overhead; tensor cores and multiply-adds are busy for a part of them."""
+        return self.machine.microseconds(cycles, *_busy(bounds, cycles))
+
+
+def _busy(bounds: Mapping[str, float], cycles: float) -> tuple[float, float]:
+    """The shares of the clocks in which tensor cores and multiply-adds are busy."""
+    return bounds.get("tensor", 0.0) / cycles, bounds.get("fma", 0.0) / cycles
 
 
 def simulated(
@@ -118,8 +123,8 @@ def estimate_of(simulation: Simulation) -> Estimate:
         bounds["atomics"] = atomics
     cycles = max(timed.cycles, *bounds.values())
     exec_us = simulation.microseconds(cycles, bounds)
-    tensor = bounds.get("tensor", 0.0) / cycles
-    in_us = {name: machine.microseconds(bound, tensor) for name, bound in bounds.items() if bound > 0.0}
+    busy = _busy(bounds, cycles)
+    in_us = {name: machine.microseconds(bound, *busy) for name, bound in bounds.items() if bound > 0.0}
     return Estimate(
         machine=machine.id,
         machine_revision=machine.revision,

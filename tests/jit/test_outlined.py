@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,6 @@ import pytest
 from cases import SMALL, Case, execute
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit import runtime_libraries
-from gpuperf_engine.jit.llvm import Library, compile_object
 from gpuperf_engine.simt.program import build_program
 
 #: One case of each file of PTX.
@@ -152,50 +152,40 @@ def test_single_effects_and_errors_are_the_same(body: str, observe: set[str]) ->
     assert ran(body, outlined=True, observe=observe) == ran(body, outlined=False, observe=observe)
 
 
-#: Libraries that ``fresh`` had loaded: others may have been given addresses in them.
-LOADED: list[dict[str, Library]] = []
+#: Runs kernels and prints the shared functions of each module that is compiled.
+COMPILED = """
+import re, sys
+from gpuperf_engine.jit import runtime_libraries
+from tests.jit.test_outlined import ran
+compile_object = runtime_libraries.compile_object
+def collecting(text, level):
+    names = re.findall(r"^define [^@]*@(form_\\w+)", text, re.MULTILINE)
+    if names:
+        print(*names)
+    return compile_object(text, level)
+runtime_libraries.compile_object = collecting
+for body in sys.argv[1:]:
+    assert ran(body, outlined=True) == ran(body, outlined=False)
+"""
 
 
-def fresh(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Forget what is loaded, and collect the shared functions in each module that is compiled from now on."""
-    compiled: list[str] = []
-    LOADED.append({})
-    monkeypatch.setattr(runtime_libraries, "_libraries", LOADED[-1])
-
-    def collecting(text: str, level: int) -> bytes:
-        names = re.findall(r"^define [^@]*@(form_\w+)", text, re.MULTILINE)
-        compiled.append(" ".join(names))
-        return compile_object(text, level)
-
-    monkeypatch.setattr(runtime_libraries, "compile_object", collecting)
-    return compiled
-
-
-def test_shared_functions_are_compiled_together_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_shared_functions_are_compiled_together_once(tmp_path: Path) -> None:
     """An installation compiles those that a program needs in one module; those of another that are there already are not compiled
     again. What a damaged cache lacks is."""
-    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path))
-    bodies = [
-        "add.u32 %r2, %r1, %r1; xor.b32 %r2, %r2, %r1;",
-        "xor.b32 %r2, %r1, %r1; shl.b32 %r2, %r2, %r1;",
-    ]
-    bodies = [f"{body} st.global.u32 [%d3], %r2;" for body in bodies]
-    expected = [ran(body, outlined=False) for body in bodies]
-    compiled = fresh(monkeypatch)
-    assert ran(bodies[0], outlined=True) == expected[0]
-    (first,) = filter(None, compiled)
-    assert len(first.split()) > 2
-    compiled = fresh(monkeypatch)
-    assert ran(bodies[1], outlined=True) == expected[1]
-    (second,) = filter(None, compiled)
-    assert second and not {*second.split()} & {*first.split()}
-    compiled = fresh(monkeypatch)
-    assert [ran(body.replace("st.", "membar.cta; st."), outlined=True)[0] for body in bodies] == [
-        one[0] for one in expected
-    ]
-    assert not any(compiled)
+
+    def compiled(*bodies: str) -> list[set[str]]:
+        given = {**os.environ, "GPUPERF_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", COMPILED, *bodies]
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return [{*line.split()} for line in done.stdout.splitlines()]
+
+    one = "add.u32 %r2, %r1, %r1; xor.b32 %r2, %r2, %r1; st.global.u32 [%d3], %r2;"
+    other = "xor.b32 %r2, %r1, %r1; shl.b32 %r2, %r2, %r1; st.global.u32 [%d3], %r2;"
+    (first,) = compiled(one)
+    (second,) = compiled(other)
+    assert len(first) > 2 and second and not first & second
+    assert compiled(one, other) == []
     for path in tmp_path.iterdir():
         path.unlink()
-    compiled = fresh(monkeypatch)
-    assert [ran(body, outlined=True) for body in bodies] == expected
-    assert len([*filter(None, compiled)]) == 2
+    assert compiled(one, other) == [first, second]

@@ -90,7 +90,8 @@ class Launch:
         #: whether threads must stop calling compiled code
         self.stopped = False
         memory.heap.changed.clear()
-        self._images = memory.images.rows if memory.images else None
+        # with the row of handles that name nothing
+        self._images = memory.images.rows
         #: counters per thread, if they are observed
         self.threads = make_table(program, plan) if "threads" in observe else None
         #: records of accessed values, if they are observed
@@ -204,8 +205,8 @@ class Launch:
             "memory" in self.observe,
             self._touched(0),
             self._touched(1),
-            0 if images is None else address_of(images),
-            0 if images is None else len(images),
+            address_of(images),
+            len(images),
             self._near.address,
             (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             self.races.sites,

@@ -24,6 +24,13 @@ CASES = [
     (f"{MMA}.m16n8k64.row.col.s32.u4.s4.s32", "4424", "b", ANY),
     (f"{MMA}.m16n8k256.row.col.s32.b1.b1.s32.xor.popc", "4424", "a", ANY),
     (f"{MMA}.m16n8k32.row.col.f32.e4m3.e5m2.f32", "4424", "a", ANY),
+    (
+        f"{MMA}.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0",
+        "4424",
+        "a",
+        BITS,
+    ),
+    (f"{MMA}.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32", "4424", "b", ANY),
     (f"{WMMA}.m16n16k16.f32.f32", "8888", "a", BITS),
     (f"{WMMA}.m16n16k16.f16.f16", "4884", "c", BITS),
     (f"{WMMA}.m16n16k16.f32.bf16.bf16.f32", "8448", "b", BITS),
@@ -40,7 +47,15 @@ def text_of(case: tuple[str, str, str, set[str]], type: str) -> str:
         "{" + ", ".join(f"%{name}{index}" for index in range(int(count))) + "}"
         for name, count in zip("dabc", counts)
     )
-    return f".version 8.4\n.target sm_89\n.address_size 64\n.visible .entry k()\n{{\n{registers}\n{opcode} {operands};\nret;\n}}\n"
+    if "block_scale" in opcode:
+        registers += " .reg .b32 %e<9>; .reg .b16 %h<9>;"
+        operands += ", %e0, {%h0, %h1}, %e1, {%h2, %h3}"
+    head = f".version 8.7\n.target {target_of(case)}\n.address_size 64\n.visible .entry k()"
+    return f"{head}\n{{\n{registers}\n{opcode} {operands};\nret;\n}}\n"
+
+
+def target_of(case: tuple[str, str, str, set[str]]) -> str:
+    return "sm_120a" if "kind::" in case[0] else "sm_89"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[2]}")
@@ -63,7 +78,7 @@ def test_the_record_is_that_of_ptxas(tmp_path: Path) -> None:
         for type in sorted(ANY):
             given = tmp_path / "k.ptx"
             given.write_text(text_of(case, type))
-            command = [str(PTXAS), "-arch", "sm_89", str(given), "-o", str(tmp_path / "k.cubin")]
+            command = [str(PTXAS), "-arch", target_of(case), str(given), "-o", str(tmp_path / "k.cubin")]
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:
                 accepted.add(type)
         assert accepted == case[3], case

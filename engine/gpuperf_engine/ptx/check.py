@@ -175,14 +175,14 @@ def _holds_metadata(form: Form, slot: OperandSlot) -> bool:
 
 def _holds_fragment(form: Form, slot: OperandSlot, register: ScalarType) -> bool:
     """Whether ptxas accepts this kind of register, if the operand is a fragment of bits of a product: only registers of bits for
-    floating-point elements, except those of a byte in ``mma``."""
+    floating-point elements, except those of a byte in ``mma`` without scales."""
     name = form.row.name
     if not slot.braces or name not in _PRODUCTS or slot.type is None or not slot.type.is_bits:
         return True
     elements = {*form.modifiers, *form.modifiers.values()}
     if elements & _INTEGERS:
         return name != "wmma" or not register.is_float
-    return register.is_bits or (name == "mma" and bool(elements & _EIGHTS))
+    return register.is_bits or (name == "mma" and "block_scale" not in elements and bool(elements & _EIGHTS))
 
 
 def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:

@@ -107,11 +107,11 @@ def test_the_line_whose_stalls_grew_is_named(assembled: Project) -> None:
     write(assembled, loads=CHASE.replace("TURNS", "40").replace("L:", ".reg .pred %p;\nL:"))
     assert assembled.update().ret == 0
     stored = assembled.baseline()
-    assert " lg_throttle | PTX: ld.volatile.global.f32" in stored
+    assert " wait | PTX: ld.volatile.global.f32" in stored
     write(assembled, loads=CHASE.replace("TURNS", "90").replace("L:", ".reg .pred %p;\nL:"))
     found = assembled.run()
     assert found.ret == 1
-    # the adds that nothing needs are gone: each load waits for room in the queue
+    # the adds that nothing needs are gone: each load waits for the stall count of the one before
     found.stdout.fnmatch_lines(
-        ["*stalls for k.ptx:* (ld.volatile.global.f32) grew on a100-sxm-80gb: lg_throttle * us of the time*"]
+        ["*stalls for k.ptx:* (ld.volatile.global.f32) grew on a100-sxm-80gb: wait * us of the time*"]
     )

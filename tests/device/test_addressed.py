@@ -6,10 +6,13 @@ Expected bytes are NumPy's and those of ``ctypes`` on the host.
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
+import mmap
 import os
 import struct
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +142,30 @@ def test_programs_find_as_much_memory_as_the_host_reserves(monkeypatch: pytest.M
     gc.collect()
     with pytest.raises(ge.LaunchError, match="cannot reserve"):
         ge.Device(mapped=True, memory_bytes=32 << 30)
+
+
+def test_devices_that_nobody_holds_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that ended in an error is part of a cycle with its device: only the collector gives its memory back."""
+
+    class Device:
+        memory: object
+
+    lost, real = Device(), mmap.mmap
+    lost.memory, held = lost, weakref.ref(lost)
+    del lost
+
+    def limited(*args: int, **options: int) -> mmap.mmap:
+        if held() is not None:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return real(*args, **options)
+
+    monkeypatch.setattr("gpuperf_engine.memory.pages.mmap.mmap", limited)
+    gc.disable()
+    try:
+        assert ge.Device(memory_bytes=1 << 24).zeros(8).numpy().tolist() == [0.0] * 8
+    finally:
+        gc.enable()
+    assert held() is None
 
 
 @linux

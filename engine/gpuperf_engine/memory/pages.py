@@ -46,8 +46,13 @@ def reserve(size: int, huge_from: int = 0) -> NDArray[np.uint8]:
         | getattr(mmap, "MAP_ANONYMOUS", 0)
         | getattr(mmap, "MAP_NORESERVE", _NORESERVE if _LINUX else 0)
     )
+    options = {"flags": flags} if flags else {}
     try:
-        pages = mmap.mmap(-1, max(size, 1), flags=flags) if flags else mmap.mmap(-1, max(size, 1))
+        try:
+            pages = mmap.mmap(-1, max(size, 1), **options)
+        except OSError:
+            gc.collect()  # unreachable devices, as launches that ended in errors leave them, still hold address space
+            pages = mmap.mmap(-1, max(size, 1), **options)
     except (OSError, OverflowError, ValueError) as error:
         raise _unreserved(size, error) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):

@@ -16,7 +16,7 @@ from gpuperf_engine.simt import schedule
 from tests.hostile.sandbox import Job, Outcome
 
 #: address space in bytes: a test that asks for more than its share fails here and not on the machine
-LIMIT = 4 << 30
+LIMIT = 8 << 30
 
 
 def perform(job: Job) -> Outcome:

@@ -217,6 +217,47 @@ def test_products_of_the_examples() -> None:
     assert all(item.time_us >= max(item.bounds.values()) for item in found)
 
 
+#: one lane copies boxes, one after the other, while the others of its warp wait for it
+ELECTED = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u32 turns)
+{
+.reg .b32 %r<12>; .reg .b64 %q<4>; .reg .pred %p<6>;
+.shared .align 1024 .b8 tile[8192];
+.shared .align 8 .b8 full[8];
+mov.b64 %q1, map; cvta.param.u64 %q1, %q1; ld.param.u32 %r1, [turns];
+mov.u32 %r2, tile; mov.u32 %r3, full; mov.u32 %r4, %tid.x; mov.u32 %r5, %ctaid.x; mov.u32 %r6, 0;
+setp.ne.u32 %p1, %r4, 0; @%p1 bra begun;
+mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
+begun: bar.sync 0;
+setp.gt.u32 %p1, %r4, 31; @%p1 bra joined;
+elect.sync _|%p2, -1; @!%p2 bra joined;
+again:
+mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 8192;
+shl.b32 %r8, %r6, 6; shl.b32 %r9, %r5, 6;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%q1, {%r8, %r9}], [%r3];
+and.b32 %r10, %r6, 1;
+W: mbarrier.try_wait.parity.shared.b64 %p3, [%r3], %r10; @!%p3 bra W;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, %r1; @%p4 bra again;
+joined: bar.warp.sync -1; bar.sync 0;
+ret;
+}
+"""
+
+
+def test_lanes_may_wait_for_one_that_copies() -> None:
+    """Of most CTAs only the first boxes are traced, so that the lane that copies them never gets to the others."""
+    turns, ctas = 100, 264
+    device = ge.Device(races="off")
+    boxes = ge.TensorMap(device.zeros((64 * ctas, 64 * turns), np.float16), (64, 64), swizzle="128B")
+    profile = device.launch(ge.parse(ELECTED, path="elected.ptx")["k"], ctas, 64, [boxes, np.int32(turns)])
+    found = ge.estimate(profile, "h100-sxm", model="simulation")
+    assert found.model == "simulation", found.notes
+    # two CTAs on each SM: every copy waits for the one before
+    assert found.time_us >= load_machine("h100-sxm").microseconds(turns * load_machine("h100-sxm").latencies["tma_l2"])
+
+
 #: a store to shared memory and a fence, so often
 FENCED = """.version 8.6
 .target sm_90

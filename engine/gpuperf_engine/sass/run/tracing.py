@@ -168,6 +168,14 @@ class _Tracing(Translator):
         if self.of_block[block]:
             to.line("add.u64 %Tplace, %Tplace, %Tlane")
 
+    def or_cut(self, known: str) -> str:
+        """A lane ends where its warp has recorded enough, perhaps while the others wait for it."""
+        to, now = self.to, self.to.fresh("r")
+        to.line(f"ld.global.u32 {now}, [%Tcursor]")
+        for limit in ("%Tenough", "%Tuntil"):
+            known = to.p("or.pred", known, to.p("setp.gt.u32", now, limit))
+        return known
+
     def record(self, item: Decoded, operand: int, site: int, number: int) -> None:
         to, space = self.to, self.sites[site].space
         if space == "copy":

@@ -617,7 +617,11 @@ class Translator:
             to.do(f"selp.b32 %SYNC, {mask}, {named}, {here}")
             return
         everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
-        to.stop_unless(everyone, f"{item.opcode} by part of a warp")
+        to.stop_unless(self.or_cut(everyone), f"{item.opcode} by part of a warp")
+
+    def or_cut(self, known: str) -> str:
+        """A predicate about lanes that are missing: true as well if they may have been cut off."""
+        return known
 
     def check_met(self, nodes: list[Node]) -> None:
         """Behind a ``WARPSYNC``: the lanes that met there must be those that it names; if all of these were on one path, those of the
@@ -629,8 +633,9 @@ class Translator:
         synchronised = to.p("setp.ne.b32", "%SYNC", 0)
         more = to.r("lop3.b32", mask, "%SYNC", 0, 0x30)
         missing = to.r("lop3.b32", "%SYNC", "%LIVE", mask, 0x40)
-        wrong = to.p("setp.ne.b32", to.r("or.b32", more, missing), 0)
-        met = to.p("not.pred", to.p("and.pred", synchronised, wrong))
+        there = self.or_cut(to.p("setp.eq.b32", missing, 0))
+        met = to.p("and.pred", to.p("setp.eq.b32", more, 0), there)
+        met = to.p("or.pred", met, to.p("not.pred", synchronised))
         text = self.graph.listing.instructions[nodes[0].block.end - 1].opcode
         to.stop_unless(met, f"{text} by part of a warp")
         to.line("mov.b32 %SYNC, 0")
@@ -654,7 +659,7 @@ class Translator:
         known = same
         if not named and not node.outside and not self.ends_inside:
             known = to.p("or.pred", same, to.p("setp.eq.b32", "%APART", 0))
-        to.stop_unless(known, f"{item.opcode} by part of a warp")
+        to.stop_unless(self.or_cut(known), f"{item.opcode} by part of a warp")
         taken = to.p("not.pred", same) if "DIV" in item.opcode else same
         to.guard = both(to, taken)
         self.branches.append((len(to.lines), node.meets))

@@ -255,7 +255,9 @@ def test_lanes_may_wait_for_one_that_copies() -> None:
     found = ge.estimate(profile, "h100-sxm", model="simulation")
     assert found.model == "simulation", found.notes
     # two CTAs on each SM: every copy waits for the one before
-    assert found.time_us >= load_machine("h100-sxm").microseconds(turns * load_machine("h100-sxm").latencies["tma_l2"])
+    assert found.time_us >= load_machine("h100-sxm").microseconds(
+        turns * load_machine("h100-sxm").latencies["tma_l2"]
+    )
 
 
 #: a store to shared memory and a fence, so often

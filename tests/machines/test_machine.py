@@ -18,7 +18,8 @@ def test_required_machines_are_there() -> None:
     wanted = (
         "v100-sxm2 v100-pcie a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h200-sxm gh200 b200 t4 l4 l40 a40 rtx-2080-ti "
         "rtx-3090 rtx-4090 rtx-a6000 rtx-a5000 rtx-a4000 gtx-1050 p100 "
-        "a10 a30 a100-pcie-80gb l40s rtx-3080 rtx-4080 rtx-6000-ada rtx-5080 rtx-5090"
+        "a10 a30 a100-pcie-80gb l40s rtx-3080 rtx-4080 rtx-6000-ada rtx-5080 rtx-5090 "
+        "rtx-3060 rtx-3070 rtx-4070 rtx-4070-ti-super l20 rtx-5070-ti rtx-pro-6000-blackwell"
     )
     assert set(machine_ids()) == set(wanted.split())
 
@@ -89,6 +90,13 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         ("rtx-6000-ada", 91.1, 960),
         ("rtx-5080", 56.3, 960),
         ("rtx-5090", 104.8, 1792),
+        ("rtx-3060", 12.74, 360),
+        ("rtx-3070", 20.31, 448),
+        ("rtx-4070", 29.15, 504.2),
+        ("rtx-4070-ti-super", 44.1, 672.3),
+        ("l20", 59.35, 864),
+        ("rtx-5070-ti", 43.94, 896),
+        ("rtx-pro-6000-blackwell", 126, 1792),
     ],
 )
 def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: float, gigabytes: float) -> None:
@@ -279,6 +287,75 @@ def test_faults_are_named_with_position(
     assert f"toy.yaml:{line}:" in text
     assert hint in text
     assert len(text.splitlines()) <= 5
+
+
+LIKE = """schema: 1
+id: mine
+name: Mine
+revision: 2
+like: rtx-4080
+
+sources:
+  SPEC: "its data sheet"
+
+chip:
+  sm_count: {value: 46, unit: SMs, source: SPEC}
+
+latency:
+  l2_far: {value: 400, unit: cycles, source: SPEC}
+"""
+
+
+def described(tmp_path: Path, text: str) -> Machine:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return load_machine(path)
+
+
+def test_a_machine_like_another_has_its_numbers(tmp_path: Path) -> None:
+    mine, other = described(tmp_path, LIKE), load_machine("rtx-4080")
+    assert (mine.id, mine.sm_count, other.sm_count) == ("mine", 46, 76)
+    assert mine.latencies == {**other.latencies, "l2_far": 400}
+    assert (mine.lanes, mine.shared_pipes) == (other.lanes, other.shared_pipes)
+    same = ("compute_capability", "clock_mhz", "l2_bytes", "dram_bandwidth", "icc_bytes")
+    assert [getattr(mine, name) for name in same] == [getattr(other, name) for name in same]
+    # a change of either file is a change of this machine
+    assert mine.revision == 2 + other.revision
+    assert mine.quantities["chip.sm_count"].source == "its data sheet"
+    assert mine.quantities.keys() == {*other.quantities, "latency.l2_far"}
+
+
+def test_what_another_machine_was_measured_to_take_is_assumed(tmp_path: Path) -> None:
+    text = LIKE.replace("rtx-4080", "rtx-4090")
+    other, mine = load_machine("rtx-4090").quantities["latency.dram"], described(tmp_path, text)
+    assert other.source.startswith("measured, ")
+    quantity = mine.quantities["latency.dram"]
+    assert (quantity.value, quantity.source) == (other.value, "assumed")
+    assert quantity.note == f"as on rtx-4090, {other.source}: {other.note}"
+    # what the manual says of all GPUs of the compute capability is no assumption
+    assert mine.quantities["sm.max_warps"] == load_machine("rtx-4090").quantities["sm.max_warps"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message", "hint"),
+    [
+        ("like: rtx-4080", "like: rtx-408", 5, "like: 'rtx-408' is not a shipped machine", "'rtx-4080'"),
+        ("like: rtx-4080", "like: mine", 5, "like: 'mine' is not a shipped machine", "known machines"),
+        ("like: rtx-4080", 'like: rtx-4080\ncompute_capability: "8.9"', 6, "unknown key", ""),
+        ("sm_count:", "sm_cout:", 11, "unknown key 'sm_cout'", "did you mean 'sm_count'?"),
+        ("l2_far:", "l2_fra:", 14, "unknown key 'l2_fra'", "did you mean 'l2_far'?"),
+        ("unit: SMs", "unit: SM", 11, "unit 'SM'", "given in 'SMs'"),
+        ("latency:", "latencies:", 14, "unknown key 'latencies'", "did you mean 'latency'?"),
+    ],
+)
+def test_faults_of_a_machine_like_another(
+    tmp_path: Path, old: str, new: str, line: int, message: str, hint: str
+) -> None:
+    assert LIKE.count(old) == 1
+    with pytest.raises(MachineError, match=message) as caught:
+        described(tmp_path, LIKE.replace(old, new))
+    assert f"mine.yaml:{line}:" in str(caught.value)
+    assert hint in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 A file is a mapping with ``schema``, ``id``, ``name``, ``revision`` (raised by hand whenever a number changes, so that a
 baseline can tell a change of the machine from a change of the kernel), ``compute_capability``, ``sources`` (key → what it
 is) and groups of quantities, each ``{value:, unit:, source:, note:}``. ``source: assumed`` needs a note that says why.
+
+With ``like``, the id of a shipped machine, a file has only the numbers that differ from it, each in its group. Its
+compute capability is that machine's, and to its revision that machine's is added, so that a change of either shows.
 """
 
 from __future__ import annotations
@@ -229,43 +232,24 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
         raise identifier.fault(
             f"id {identifier.text()!r} in a file named {path.name!r}", f"write: id: {path.stem}"
         )
-    capability = _capability(top.take("compute_capability"))
+    like = _shipped(top.take("like")) if "like" in top else None
+    keys = ("schema", "id", "name", "revision", "like" if like else "compute_capability")
     sources = {key: entry.text() for key, entry in top.take("sources").mapping().items()}
 
-    quantities, values, groups = _quantities(top, sources)
-    lanes = _table(
-        top.take("lanes"),
-        "lanes",
-        UNITS,
-        "lanes/sub-partition",
-        sources,
-        quantities,
-        whole=False,
-        minimum=0.01,
+    quantities, values, groups = _quantities(top, sources, like)
+    lanes = _table(top, "lanes", UNITS, "lanes/sub-partition", sources, quantities, like, minimum=0.01)
+    latencies = _table(top, "latency", LATENCIES, "cycles", sources, quantities, like, whole=True, minimum=1)
+    shared_pipes = (
+        dict(like.shared_pipes)
+        if like and "shared_pipes" not in top
+        else _pipes(top.take("shared_pipes"), lanes, sources)
     )
-    latencies = _table(
-        top.take("latency"), "latency", LATENCIES, "cycles", sources, quantities, whole=True, minimum=1
-    )
-    shared_pipes = _pipes(top.take("shared_pipes"), lanes, sources)
-    top.finish(
-        [
-            "schema",
-            "id",
-            "name",
-            "revision",
-            "compute_capability",
-            "sources",
-            *groups,
-            "lanes",
-            "latency",
-            "shared_pipes",
-        ]
-    )
+    top.finish([*keys, "sources", *groups, "lanes", "latency", "shared_pipes"])
     return Machine(
         id=identifier.text(),
         name=name,
-        revision=revision,
-        compute_capability=capability,
+        revision=revision + (like.revision if like else 0),
+        compute_capability=like.compute_capability if like else _capability(top.take("compute_capability")),
         lanes=MappingProxyType(lanes),
         latencies=MappingProxyType({key: int(value) for key, value in latencies.items()}),
         shared_pipes=MappingProxyType(shared_pipes),
@@ -274,22 +258,44 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
     )
 
 
+def _shipped(entry: Entry) -> Machine:
+    """The machine that ``like`` names. Only a shipped one: its file does not change while it is in use."""
+    known = _packaged(_directory())
+    if entry.text() not in known:
+        raise entry.fault(
+            f"{entry.text()!r} is not a shipped machine", nearest(entry.text(), known, noun="machine")
+        )
+    return load_machine(known[entry.text()])
+
+
+def _inherited(quantity: Quantity, like: Machine) -> Quantity:
+    """A number of another machine: what was measured there is an assumption here."""
+    if not quantity.source.startswith(("measured", "logged")):
+        return quantity
+    note = f"as on {like.id}, {quantity.source}" + (f": {quantity.note}" if quantity.note else "")
+    return Quantity(quantity.value, quantity.unit, "assumed", note)
+
+
 def _quantities(
-    top: Fields, sources: Mapping[str, str]
+    top: Fields, sources: Mapping[str, str], like: Machine | None
 ) -> tuple[dict[str, Quantity], dict[str, int | float | None], list[str]]:
     """The groups of ``machines.schema.QUANTITIES``: quantities by path, values by attribute of a machine, and the names of the
-    groups."""
+    groups. What the file does not give is that of ``like``."""
     quantities: dict[str, Quantity] = {}
     values: dict[str, int | float | None] = {rule.attribute: None for rule in QUANTITIES if not rule.needed}
     groups: dict[str, list[str]] = {}
-    for rule in (rule for rule in QUANTITIES if rule.needed or rule.group in top):
-        groups.setdefault(rule.group, []).append(rule.key)
+    for rule in QUANTITIES:
+        if like and rule.path in like.quantities:
+            quantities[rule.path] = _inherited(like.quantities[rule.path], like)
+            values[rule.attribute] = getattr(like, rule.attribute)
+        if rule.group in top or (rule.needed and not like):
+            groups.setdefault(rule.group, []).append(rule.key)
     rules = {rule.path: rule for rule in QUANTITIES}
     for group, keys in groups.items():
         entries = top.take(group).mapping()
         for key in keys:
             rule = rules[f"{group}.{key}"]
-            if not rule.needed and key not in entries:
+            if key not in entries and (like or not rule.needed):
                 continue
             quantity = _quantity(
                 entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum
@@ -335,18 +341,27 @@ def _source(entry: Entry, sources: Mapping[str, str], note: str) -> str:
 
 
 def _table(
-    entry: Entry,
+    top: Fields,
     group: str,
     known: Iterable[str],
     unit: str,
     sources: Mapping[str, str],
     quantities: dict[str, Quantity],
+    like: Machine | None,
     *,
-    whole: bool,
+    whole: bool = False,
     minimum: float,
 ) -> dict[str, float]:
-    entries = entry.mapping()
     table: dict[str, float] = {}
+    if like:
+        held = {
+            key: like.quantities[f"{group}.{key}"] for key in known if f"{group}.{key}" in like.quantities
+        }
+        quantities |= {f"{group}.{key}": _inherited(quantity, like) for key, quantity in held.items()}
+        table = {key: quantity.value for key, quantity in held.items()}
+        if group not in top:
+            return table
+    entries = top.take(group).mapping()
     for key in known:
         if key in entries:
             quantity = _quantity(entries.take(key), unit, sources, whole=whole, minimum=minimum)

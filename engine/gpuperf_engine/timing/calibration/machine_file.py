@@ -36,12 +36,17 @@ def render(
     for number in calibration.numbers.values():
         group, key = number.path.split(".")
         value = int(number.value) if number.value == int(number.value) else number.value
-        held[group][key] = {"value": value, "unit": number.unit, "source": MEASURED, "note": number.note}
+        held.setdefault(group, {})[key] = {
+            "value": value,
+            "unit": number.unit,
+            "source": MEASURED,
+            "note": number.note,
+        }
     used = set(_sources(held))
     sources = {key: text for key, text in held["sources"].items() if key in used and key != MEASURED}
     held["sources"] = {**sources, MEASURED: provenance(about)}
     held |= {"id": identifier, "name": str(about["gpu"])}
-    held["revision"] = base.revision + 1 if identifier == base.id else 1
+    held["revision"] = held["revision"] + 1 if identifier == base.id else 1
     return "".join([*_lines(held), *_remarks(calibration)])
 
 

@@ -12,6 +12,7 @@ import pytest
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.sass.graph import build_graph
+from gpuperf_engine.sass.listing import Listing
 from gpuperf_engine.sass.sm.asynchronous import Copies
 from gpuperf_engine.sass.sm.numbers import CodeCaches
 from gpuperf_engine.sass.sm.operations import Operations
@@ -134,12 +135,50 @@ def _loop(kib: int, warps: int) -> Simulated:
     return simulate(operations, classes, Copies(), operations.numbers, memory, [0] * ctas, ctas, 4)
 
 
-@pytest.mark.parametrize(("kib", "warps"), [(64, 32), (120, 8), (120, 16), (144, 8), (144, 16), (144, 32)])
+@pytest.mark.parametrize(
+    ("kib", "warps"),
+    [(64, 8), (64, 16), (64, 32), (120, 8), (120, 16), (144, 8), (144, 16), (144, 32)],
+)
 def test_loops_on_an_rtx_4070_super(kib: int, warps: int) -> None:
     seen = _loop(kib, warps)
     peak = 56 * 2670e6 * 128 / 1e12
     measured = RTX_4070_SUPER[kib][(8, 16, 32).index(warps)] / peak
     assert seen.instructions / (seen.ended - START) / 4 == pytest.approx(measured, rel=0.08)
+
+
+#: RTX 5090 (GB202): clocks for an instruction that takes two, in loops of so many KiB, different ones for warps on these
+#: sub-partitions. cicuvc/nvidia-sass-document, commit 76041fd, notes/sm120/icache_topology.md.
+RTX_5090: Final = [((0, 0), 24, 2.032), ((0, 1), 24, 2.029), ((0, 1, 2, 3), 12, 2.065)]
+
+
+@pytest.mark.parametrize(("parts", "kib", "measured"), RTX_5090)
+def test_warps_in_different_code_of_an_rtx_5090(parts: tuple[int, ...], kib: int, measured: float) -> None:
+    body = [f"2: FFMA R{8 + n % 60}, R1, 1, c[0x0][0x160]" for n in range(kib * 64 - 1)]
+    texts = [f"@P0 BRA `(.L_{number})" for number in range(len(parts))]
+    labels = {}
+    for number in range(len(parts)):
+        labels[f".L_{number}"] = len(texts)
+        texts += [*body, "2: EXIT"]
+    labels[".L_idle"] = len(texts)
+    listing = Listing(decoded([*texts, "EXIT"]).instructions, {"k": 0, **labels}, frozenset())
+    graph = build_graph(listing, "k")
+    blocks = {block.start: block.index for block in graph.blocks}
+    # consecutive warps are on consecutive sub-partitions; those that are not used end at once
+    order = [0, None, None, None, 1] if parts == (0, 0) else list(range(len(parts)))
+    times = 4
+    code = [
+        [blocks[labels[".L_idle" if number is None else f".L_{number}"]]] * (1 if number is None else times)
+        for number in order
+    ]
+    stream = np.array([word for warp in code for word in (*warp, END)], np.uint32)
+    starts = int(stream.ctypes.data) + 4 * np.cumsum([0, *(len(warp) + 1 for warp in code[:-1])])
+    none = np.zeros(0, np.uint8)
+    only = Class(stream, starts.astype(np.int64), none, np.zeros(0, np.int64), none, none.astype(np.uint32))
+    numbers = replace(TOY, code=numbers_of(load_machine("rtx-5090")).code)
+    classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (1, 1, 1))
+    memory = Memory(1 << 10, 64.0, 8.0, (1.0,))
+    seen = simulate(Operations(graph, numbers), classes, Copies(), numbers, memory, [0], 1, len(code))
+    assert (seen.ended - START) / (times * kib * 64) == pytest.approx(measured, rel=0.04)
 
 
 def test_a_machine_whose_caches_are_not_known_has_all_code_at_once() -> None:

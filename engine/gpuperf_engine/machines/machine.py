@@ -65,6 +65,8 @@ class Machine:
     max_threads_per_cta: int
     memory_queue: int | None
     address_rate: float | None
+    #: Registers that a sub-partition reads for queued instructions; ``None``: unknown.
+    operand_rate: float | None
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int

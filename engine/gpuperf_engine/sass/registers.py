@@ -300,7 +300,7 @@ def _source_width(item: Decoded, slot: int) -> int:
         return 2
     if base in ("F2F", "F2I", "FRND") and len(words) > 2 and words[2] in _PAIR_TYPES:
         return 2
-    if base in ("ATOM", "ATOMG", "ATOMS", "RED", "REDG") and "64" in words:
+    if base in ("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDAS") and "64" in words:
         return 2
     if base in ("RET", "BRX"):
         return 2 if base == "RET" else 1

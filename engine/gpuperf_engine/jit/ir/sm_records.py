@@ -159,12 +159,13 @@ class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the register numbers at ``REGISTERS`` are read, and then written.
     ``OTHER``: a second pipe that can execute it, or ``NONE``. ``PORTS``: how many registers it reads from the even bank (4 bits) and
     from the odd one, ``REUSED`` if the previous instruction was of the same warp; ``WINDOW``: clocks in which these reads must end,
-    0 if it does not wait for them. ``PAUSE``: clocks before the next instruction of the warp. ``ARGUMENT``: of a
-    barrier or a wait; for an access, the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 if all sub-partitions share
-    its pipe, ``YIELDS`` if another warp is preferred next. ``LINE``: the number of its line of code, from 1 on, if a line or a block
-    begins with it; 0 elsewhere, and if fetches are not simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of
-    the LSU; ``LINES`` that its accesses touched, from ``LANES``; ``AGAIN``, sectors that a CTA had touched and that
-    are no longer in L1; ``TURNS`` of L2 beyond one for each sector (``runtime.sm.trace``); ``STALLS``, what its warps waited for."""
+    0 if it does not wait for them. ``COLLECT``: clocks in which the queue of its sub-partition reads its registers. ``PAUSE``:
+    clocks before the next instruction of the warp. ``ARGUMENT``: of a barrier or a wait; for an access, the words of a lane.
+    ``CHANGE``: bits of ``Change``. ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if another warp is preferred next.
+    ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
+    simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
+    ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 beyond one for each sector
+    (``runtime.sm.trace``); ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -189,7 +190,8 @@ class Op(Record):
     LANES = U64(72)
     AGAIN = U64(80)
     TURNS = U64(88)
-    WINDOW = U64(96)
+    WINDOW = U32(96)
+    COLLECT = U32(100)
     BYTES = 104
 
 
@@ -393,7 +395,6 @@ class Sm(Record):
     PROGRAMS = U64(72)
     FINISHED = U64(80)
     QUEUE = U64(88)
-    ADDRESS_CLOCKS = U64(96)
     LSU_CLOCKS = U64(104)
     TAGS = U64(112)
     LATENCY_L1 = U64(128)

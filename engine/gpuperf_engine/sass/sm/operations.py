@@ -181,7 +181,10 @@ class Operations:
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
-        words[Op.WINDOW // 8] = self._window(kind, item, ports[0])
+        row.view(np.uint32)[[Op.WINDOW // 4, Op.COLLECT // 4]] = (
+            self._window(kind, item, ports[0]),
+            self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4)),
+        )
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
 
     def _window(self, kind: int, item: Decoded, reads: int) -> int:
@@ -191,6 +194,14 @@ class Operations:
             return 0
         clocks = self.numbers.read_clocks
         return clocks if max(reads & 15, reads >> 4) <= clocks else self.numbers.wide_read_clocks
+
+    def _collect(self, kind: int, item: Decoded, registers: int) -> int:
+        """The clocks in which the queue of a sub-partition reads the registers of an instruction; 0 for those that it does not
+        queue."""
+        numbers, known = self.numbers, self.numbers.operand_clocks
+        if kind >= Kind.SHARED:
+            return max(1, known * registers) if known else numbers.address_clocks
+        return known * registers if unit_of(item, numbers.architecture) == "xu" else 0
 
     def _common(self, item: Decoded) -> bool:
         """Whether all sub-partitions share the unit of an instruction, because it has fewer lanes than an SM has sub-partitions."""

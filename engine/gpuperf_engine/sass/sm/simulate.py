@@ -257,8 +257,8 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
     # A latency of bulk copies includes the mbarrier and the load from shared memory, which are simulated separately.
     behind = shared // 2 + shared
     return {
-        Sm.PARTS: numbers.parts, Sm.QUEUE: numbers.queue, Sm.ADDRESS_CLOCKS: numbers.address_clocks,
-        Sm.LSU_CLOCKS: numbers.lsu_clocks, Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
+        Sm.PARTS: numbers.parts, Sm.QUEUE: numbers.queue, Sm.LSU_CLOCKS: numbers.lsu_clocks,
+        Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
         Sm.LATENCY_L1: latencies["l1"], Sm.LATENCY_L2: latencies["l2"],
         Sm.LATENCY_DRAM: latencies["dram"], Sm.LATENCY_BARRIER: latencies.get("barrier", shared),
         Sm.LATENCY_SHARED: shared, Sm.LATENCY_CLUSTER: latencies.get("cluster", latencies["l2"]),

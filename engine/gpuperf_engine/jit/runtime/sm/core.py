@@ -29,7 +29,7 @@ from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_t
 from .choice import sm_again, sm_choose
 from .fetch import sm_enter, sm_fetch
 from .images import sm_image
-from .memory import sm_forget, sm_memory
+from .memory import sm_collected, sm_forget, sm_memory
 from .stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step, sm_waited
 from .tensor import (
     sm_allocate,
@@ -440,6 +440,9 @@ def sm_issue(sm: Sm, part: int) -> int:
         # each sub-partition holds one instruction that waits for the shared unit, which serves the sub-partitions in turn
         until = sm_common(sm, op, now)
         ready = until + op.LATENCY
+    elif op.COLLECT:
+        # its registers are read before those of queued memory instructions
+        sm_collected(sm, part, op, now)
     store64(pipe, until)
     if op.CHANGE & Change.HIDDEN:
         ready = now + 1

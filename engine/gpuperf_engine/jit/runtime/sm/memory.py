@@ -256,12 +256,18 @@ def sm_local_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
     return 0
 
 
-def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
-    """When the LSU starts an instruction, which occupies it for ``cost`` clocks."""
+def sm_collected(sm: Sm, part: int, op: Op, now: int) -> int:
+    """When the queue of a sub-partition begins to read the registers of an instruction."""
     start = sm.ADDRESS[part]
     if start < now:
         start = now
-    sm.ADDRESS[part] = start + sm.ADDRESS_CLOCKS
+    sm.ADDRESS[part] = start + op.COLLECT
+    return start
+
+
+def sm_queued(sm: Sm, part: int, op: Op, cost: int, now: int) -> int:
+    """When the LSU starts an instruction, which occupies it for ``cost`` clocks."""
+    start = sm_collected(sm, part, op, now)
     if start < sm.LSU:
         start = sm.LSU
     sm.LSU = start + cost
@@ -281,7 +287,7 @@ def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, af
 
 def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """When the result of an instruction on mbarriers is ready."""
-    start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
+    start = sm_queued(sm, part, op, sm.LSU_CLOCKS, now)
     sm.LSU_BUSY += sm.LSU_CLOCKS
     op.MOVED += sm.LSU_CLOCKS
     return sm_told(sm, warp, op, start)
@@ -296,7 +302,7 @@ def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, lines: int, no
         cost = looked
     if cost < sm.LSU_CLOCKS:
         cost = sm.LSU_CLOCKS
-    start = sm_queued(sm, part, cost, now)
+    start = sm_queued(sm, part, op, cost, now)
     sm.LSU_BUSY += cost
     if start + cost >= sm.WINDOW_FROM:
         sm_event(sm, 2, 0, warp, op, start, start, start + cost, 0)

@@ -34,6 +34,11 @@ class Code:
     brief: tuple[Dim3, Dim3] | None = None
 
     @cached_property
+    def instructions(self) -> int:
+        """The instructions of the program, with inlined functions wherever they are called."""
+        return sum(len(block.instructions) for block in self.program.blocks)
+
+    @cached_property
     def tables(self) -> SiteTables:
         """The tables about the program's sites that compiled code reads."""
         return SiteTables(self.program)

@@ -126,6 +126,22 @@ def test_the_command_writes_a_machine_that_predicts(
     assert load_machine(path).revision == 2
 
 
+def test_the_base_may_be_like_another_machine(tmp_path: Path) -> None:
+    """Groups that its file does not have are added; what was not measured still comes from the other machine."""
+    folder = synthetic.write(tmp_path / "micro", synthetic.results())
+    base, path = tmp_path / "base.yaml", tmp_path / "mine.yaml"
+    base.write_text(
+        f'schema: 1\nid: base\nname: Base\nrevision: 4\nlike: {BASE}\n\nsources:\n  DOC: "its data sheet"\n\n'
+        "dram:\n  size: {value: 64, unit: GiB, source: DOC}\n"
+    )
+    assert main(["calibrate", str(folder), "--base", str(base), "-o", str(path)]) == 0
+    machine, other = load_machine(path), load_machine(BASE)
+    assert (machine.clock_mhz, machine.latencies["dram"], machine.dram_size) == (1755, 661, 64)
+    assert machine.max_warps_per_sm == other.max_warps_per_sm
+    assert machine.revision == 1 + other.revision
+    assert "max_warps" not in path.read_text(encoding="utf-8")
+
+
 def test_what_was_not_collected_stays_what_the_base_says(tmp_path: Path) -> None:
     cases = synthetic.results()
     some = {name: cases[name] for name in ("latency_lop3", "chase_cg/l2", "read_dram", "nothing/one")}

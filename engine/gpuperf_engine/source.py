@@ -52,5 +52,10 @@ class SourcePosition:
             position = position.inlined_at
         return position or self
 
+    @property
+    def described(self) -> str:
+        """The position for messages: ``own``, and the line of CUDA's headers that was inlined there."""
+        return str(self) if self.own is self else f"{self.own}, inlined from {self}"
+
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"

@@ -266,6 +266,23 @@ def test_the_source_line_is_named(sandbox: Sandbox, backend: str) -> None:
     refusal(sandbox, Job(text, backend=backend, block=1, args=made.args), "MemoryFault", "axpy.cu:42")
 
 
+def test_the_line_that_calls_a_function_of_cudas_headers_is_named(sandbox: Sandbox, backend: str) -> None:
+    body = ".loc 1 42 7\n    .loc 2 9 1, function_name $name, inlined_at 1 42 7\n    ld.global.u32 %r1, [%rd0+256];"
+    made = job(backend, body)
+    files = '.file 1 "axpy.cu"\n.file 2 "/usr/local/cuda/include/device.hpp"\n'
+    names = ".section .debug_str\n{\n$name:\n.b8 102, 0\n}\n"
+    text = f"{made.text}\n{files}{names}"
+    where = "source line axpy.cu:42, inlined from /usr/local/cuda/include/device.hpp:9"
+    refusal(sandbox, Job(text, backend=backend, block=1, args=made.args), "MemoryFault", where)
+
+
+def test_a_pointer_of_the_host_is_suspected_far_from_all_arrays(sandbox: Sandbox, backend: str) -> None:
+    for address, expected in (("0x7ffc3ec32ad0", True), ("0x300000100000", False)):
+        made = job(backend, f"mov.u64 %rd3, {address}; st.global.u32 [%rd3], %r0;")
+        error = refusal(sandbox, made, "MemoryFault", "out-of-bounds st.global.u32")
+        assert ("a pointer of the host? kernels access memory of the device" in error) is expected
+
+
 def test_dynamic_shared_memory(sandbox: Sandbox, backend: str) -> None:
     before = ".extern .shared .align 16 .b8 dynamic[];"
     text = module("st.shared.u32 [dynamic+60], 1;\n    ret;", "", before)
@@ -289,3 +306,21 @@ def test_uninitialised_reads_are_noted(sandbox: Sandbox, backend: str) -> None:
     text = module("ld.shared.u32 %r1, [tile];\n    ret;", "", ".shared .align 4 .b32 tile[4];")
     note = f"k.ptx:{line_of(text, 'ld.shared')}:1: ld.shared.u32 reads uninitialised memory"
     assert success(sandbox, Job(text, backend=backend)).profile["notes"] == [note]
+
+
+def test_a_loop_without_end_names_its_source_line(sandbox: Sandbox, backend: str) -> None:
+    """Whether its state repeats, or it counts until the limit is reached."""
+    files = '.file 1 "spin.cu"\n'
+    for body, kind, message in (
+        (
+            "ld.volatile.global.u32 %r1, [%rd0]; setp.eq.u32 %p0, %r1, 0;",
+            "Deadlock",
+            "no thread can make progress",
+        ),
+        ("add.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0;", "BudgetExceeded", "does not seem to end"),
+    ):
+        loop = f"SPIN:\n    .loc 1 51 3\n    {body}\n    @%p0 bra SPIN;"
+        made = job(backend, loop)
+        text = f"{made.text}\n{files}"
+        spinning = Job(text, backend=backend, block=1, args=made.args, options={"max_instructions": 100_000})
+        refusal(sandbox, spinning, kind, message, "source line spin.cu:51")

@@ -561,3 +561,5 @@ def test_a_function_of_cudas_headers_is_told_by_the_line_that_calls_it() -> None
     assert SourcePosition(header, 112, 3).own.line == 112
     mine = SourcePosition("/src/include/mine.cuh", 3, 1, "h", program)
     assert mine.own == mine
+    assert inner.described == "/src/hist.cu:51, inlined from /env/site-packages/nvidia/cu13/include/a.hpp:7"
+    assert mine.described == "/src/include/mine.cuh:3"

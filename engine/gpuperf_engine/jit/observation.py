@@ -81,7 +81,7 @@ def causes(launch: Launch) -> Iterator[str]:
     unseen = {int(site) for context in launch.contexts for site in context.unseen[:-1].nonzero()[0]}
     if unseen:
         instruction = launch.program.sites[min(unseen)].instruction
-        place = instruction.location or instruction.span
+        place = instruction.span if instruction.location is None else instruction.location.described
         yield f"before that, {instruction.opcode} at {place} has read uninitialised memory"
     races = races_of(launch.program, launch.plan, (context.races for context in launch.contexts))
     yield from (f"before that: {race.message}" for race in races[:1])

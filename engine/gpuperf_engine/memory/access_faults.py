@@ -16,6 +16,9 @@ from .spaces import ANY, bit_of, piece_of, words
 
 __all__ = ["Access", "memory_fault"]
 
+#: bytes between an invalid address and the nearest array beyond which an error of an index is unlikely
+_FARTHEST = 1 << 36
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -43,7 +46,7 @@ def _where(access: Access) -> list[str]:
     lines = [f"thread ({x}, {y}, {z}) of block ({bx}, {by}, {bz}) of kernel {readable_name(access.kernel)!r}"]
     location = access.instruction.location
     if location is not None:
-        lines[0] += f", source line {location}"
+        lines[0] += f", source line {location.described}"
     return lines
 
 
@@ -89,7 +92,10 @@ def _window_fault(access: Access, access_text: str) -> MemoryFault:
     owner, hint = "of the thread's local memory", None
     if access.space == "shared":
         owner = "of the block's shared memory (static + dynamic)"
-        hint = "pass shared_bytes= at launch if the kernel uses dynamic shared memory"
+        hint = (
+            "pass shared_bytes= at launch if the kernel uses dynamic shared memory (in CUDA C++ the third argument of "
+            "<<<…>>>), or declare a larger array"
+        )
     return _fault(
         access, f"out-of-bounds {access_text} {address_text}: beyond the {access.limit:,} bytes {owner}", hint
     )
@@ -104,7 +110,7 @@ def _arena_fault(memory: Memory, access: Access, access_text: str) -> MemoryFaul
         return _fault(
             access,
             f"{access_text} {address_text}: null pointer",
-            "a pointer argument is None, or was computed from one",
+            "a pointer argument is None (in CUDA C++ a null pointer), or was computed from one",
         )
     holder = memory.resolve(address, access.size)
     if holder is not None and access.kind != "load" and holder.kind != "global":
@@ -122,9 +128,8 @@ def _arena_fault(memory: Memory, access: Access, access_text: str) -> MemoryFaul
         below is not None and below.pad is None and piece and address + access.size - piece < below.end
     )
     neighbour = _neighbour(memory, address, access.size, named) + (" [object-end]" if runs_past else "")
-    return _fault(
-        access, f"out-of-bounds {access_text} {address_text}", _converted(memory, within, named), [neighbour]
-    )
+    hint = _converted(memory, within, named) or (None if named else _of_host(memory, address))
+    return _fault(access, f"out-of-bounds {access_text} {address_text}", hint, [neighbour])
 
 
 def _named(access: Access) -> tuple[int, str]:
@@ -145,6 +150,17 @@ def _converted(memory: Memory, within: int, named: str) -> str | None:
         if memory.resolve(WINDOWS[kind][0] + within) is not None:
             return f"an address of {word} memory? cvta.{kind} makes a generic one of it"
     return None
+
+
+def _of_host(memory: Memory, address: int) -> str | None:
+    """A hint if the address is so far from all memory of the device that it is probably a pointer of the host."""
+    known = (*memory.allocations, *memory.former)
+    if any(item.address - _FARTHEST <= address < item.end + _FARTHEST for item in known):
+        return None
+    return (
+        "a pointer of the host? kernels access memory of the device, in CUDA C++ that of cudaMalloc, cudaMallocManaged, "
+        "cudaHostAlloc or cudaHostRegister"
+    )
 
 
 def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:

@@ -318,5 +318,5 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
             f"it has {size} texels of {int(row[FIELDS['texel']])} bytes (width × height × depth × layers); the first coordinate "
             "counts bytes, in multiples of the access size (.p: texels)"
         )
-    source = [] if instruction.location is None else [f"source line {instruction.location}"]
+    source = [] if instruction.location is None else [f"source line {instruction.location.described}"]
     return TrapError(message, span=instruction.span, details=[thread, *source], hint=hint)

@@ -104,12 +104,14 @@ def _ranges(numbers: Sequence[int], noun: str) -> str:
 
 
 def _source(instruction: Instruction) -> list[str]:
-    return [] if instruction.location is None else [f"source line {instruction.location}"]
+    return [] if instruction.location is None else [f"source line {instruction.location.described}"]
 
 
 def _line(item: Waiting) -> str:
     instruction = item.at
-    return f"{instruction.span.path}:{instruction.span.line}" if instruction else "the end of the function"
+    if instruction is None:
+        return "the end of the function"
+    return ", ".join([f"{instruction.span.path}:{instruction.span.line}", *_source(instruction)])
 
 
 def trap(position: WarpPosition, instruction: Instruction, mask: int) -> TrapError:
@@ -324,10 +326,14 @@ def executed_by(arrived: int, elsewhere: int) -> str:
 
 def budget(position: WarpPosition, block: BasicBlock, executed: int, mask: int) -> BudgetExceeded:
     """A warp exceeded its instruction limit."""
+    first = block.instructions[0] if block.instructions else None
     return BudgetExceeded(
         f"{executed:,} warp instructions executed, {position.plan.max_instructions:,} allowed: the kernel does not seem to end",
-        span=block.instructions[0].span if block.instructions else None,
-        details=[position.thread(lanes_of(mask)[0] if mask else 0)],
+        span=None if first is None else first.span,
+        details=[
+            position.thread(lanes_of(mask)[0] if mask else 0),
+            *([] if first is None else _source(first)),
+        ],
         hint="raise max_instructions (--gpuperf-max-instructions, of gpuperf run --max-instructions) if it does end",
     )
 

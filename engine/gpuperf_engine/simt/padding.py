@@ -54,7 +54,7 @@ def notes_of(
         site, holder = program.sites[index], memory.below(overrun.address)
         thread, block = thread_of(plan, overrun.warp, overrun.lane), cta_of(plan, overrun.cta)
         location = site.instruction.location
-        source = f", source line {location}" if location is not None else ""
+        source = f", source line {location.described}" if location is not None else ""
         object_text = f"{holder.called} ({holder.size:,} bytes)" if holder is not None else "an array"
         what = f"up to {overrun.farthest:,} bytes past the end of {object_text} [object-end]"
         where = f"thread {thread} of block {block} of kernel {readable_name(program.kernel.name)!r}{source}"

@@ -102,7 +102,7 @@ STAGES = {
     8: Tiles(128, 128, 8, 8, 8, 256, pad=5),
     9: Tiles(128, 128, 16, 8, 8, 256),
     10: Tiles(128, 128, 16, 8, 4, 128, warp=(64, 64), apart=(64, 16)),
-    11: Tiles(128, 256, 16, 8, 8, 256, warp=(128, 32), apart=(64, 32), turns=True),
+    11: Tiles(64, 128, 16, 4, 4, 256, warp=(32, 32), apart=(32, 16), turns=True),
 }
 
 
@@ -360,7 +360,7 @@ def kernel(stage: int) -> ge.Kernel:
 
 def small_launch(stage: int) -> ge.Profile:
     """The addresses of a launch on small matrices."""
-    device, size = ge.Device(), max(64, 256 * (stage == 11), 128 * (stage > 4))
+    device, size = ge.Device(), max(64, 128 * (stage > 4))
     a, b, c = (device.zeros((size, size), np.float32) for _ in range(3))
     grid, block = shape(stage, size)
     given = [a, b, c, np.uint32(size), np.float32(1), np.float32(0)]

@@ -12,7 +12,7 @@ from tests.timing import products
 
 @pytest.mark.parametrize("stage", range(1, 12))
 def test_each_stage_is_the_product(stage: int) -> None:
-    size = 256 if stage == 11 else 128 if stage > 4 else 64
+    size = 128 if stage > 4 else 64
     rng = np.random.default_rng(stage)
     a, b, c = (rng.standard_normal((size, size), np.float32) for _ in range(3))
     device = ge.Device()

@@ -2,7 +2,8 @@
 
 What it may reach is told here from the manual: an address must be one of the space that is written; a generic one must fall into the
 window of a space that the instruction can have, beyond which "the behavior is undefined". The window of kernel parameters lies in that
-of global memory, and constant variables can be read as global ones, as nvcc does.
+of global memory, and constant variables can be read as global ones, as nvcc does. Atomics of up to 64 bits and ordered accesses reach
+local memory although the manual excludes it, as ptxas 13.0 generates ``LD`` and ``ST`` for that case (rule ``local-order``).
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def reaches(form: Form, slot: OperandSlot) -> set[str]:
             found = {"shared"}
         elif words & {"ldu", "multimem", "mmio"} or wide or combined or words >= {"async", "release"}:
             found = READ_ONLY | {"global"}
-        elif words & {"atom", "red", "relaxed", "acquire", "release", "wmma"}:
+        elif "wmma" in words or (words & {"atom", "red"} and "b128" in words):
             found = READ_ONLY | {"global", "shared"}
-        elif "volatile" in words:
+        elif words & {"atom", "red", "relaxed", "acquire", "release"} or "volatile" in words:
             found = READ_ONLY | {"global", "shared", "local"}
     else:
         found = READ_ONLY | {"global"} if space == "global" else {f"{space} offset"}

@@ -399,18 +399,6 @@ def test_a_generic_access_may_go_everywhere(backend: str) -> None:
     assert memory.global_moved_bytes == 2 * 2 * 32
 
 
-@pytest.mark.parametrize("operation", ["atom.add.u64 %rd9, ", "red.add.u64 "])
-def test_atomics_on_local_memory_are_refused(backend: str, operation: str) -> None:
-    body = f"""
-    .local .align 16 .b8 scratch[256];
-    mov.u64 %rd1, scratch;
-    cvta.local.u64 %rd1, %rd1;
-    {operation}[%rd1+8], 1;
-    ret;"""
-    with pytest.raises(ge.MemoryFault, match="local address 0x8: that is local memory"):
-        launch(backend, body)
-
-
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "b128"])
 def test_loads_of_one_address(backend: str, form: str) -> None:
     """An address that the compiler knows to be the same for all lanes, under a mask that leaves phases of lanes out."""

@@ -20,7 +20,7 @@ from ..isa.spaces import RANK_SHIFT, WINDOWS
 from ..isa.types import ScalarType, scalar_type
 from ..memory.access_faults import Access, memory_fault
 from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
-from ..memory.spaces import bit_of, piece_of, reachable
+from ..memory.spaces import STRAYS, bit_of, piece_of, reachable
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable, Vector
 from ..simt.atomic_targets import are_combined
 from ..simt.clusters import reaches_peers
@@ -230,6 +230,7 @@ class MemoryStep:
         else:
             if warp.counters.targets is not None and self.space in ("global", "generic"):
                 inside = ~_in_window(addresses, SHARED_WINDOW)
+                inside &= ~_in_window(addresses, LOCAL_WINDOW)
                 warp.counters.targets.add(addresses[inside], lanes[inside], are_combined(self.instruction))
             self._atomic(warp, parts, guard)
 
@@ -358,7 +359,7 @@ class MemoryStep:
         size = self.bytes - (self.spare if shared else 0)
         good = (where % np.uint64(self.bytes) == 0) & (where <= np.uint64(max(0, limit - size)))
         good &= limit >= size
-        good &= shared or self.kind in ("load", "store")
+        good &= shared or self.kind in ("load", "store") or bool(self.reaches & STRAYS)
         refused = [
             (int(lanes[index]), (rank << RANK_SHIFT) + int(where[index]), space, limit)
             for index in np.flatnonzero(~good)[:1]
@@ -383,6 +384,13 @@ class MemoryStep:
             refused += bad
         if in_local.any():
             offsets = addresses[in_local] - np.uint64(LOCAL_WINDOW)
+            if self.reaches & STRAYS:
+                position = int(lanes[in_local][0]), int(offsets[0])
+                if warp.cta.plan.strict == "error":
+                    refused.append((*position, "local", warp.local_bytes))
+                else:
+                    breach = Breach("local-order", self.instruction, warp.cta.index, warp.index, *position)
+                    warp.counters.breaches.append(breach)
             bad, part = self._private(warp, warp.local, lanes[in_local], offsets)
             refused += bad
             parts = [*parts, part]
@@ -505,7 +513,7 @@ class MemoryStep:
         for region, lanes, offsets, *_ in parts:
             meant = self.instruction.form
             if region is not warp.cta.arena.region:
-                meant = select(meant, {"space": "shared"})  # without flushing subnormals (manual, ``atom``)
+                meant = select(meant, {"space": "shared"})  # nor in local memory: without flushing subnormals
             if offsets.size > 1 and self.count == 1 and (offsets == offsets[0]).all():
                 self._queue(meant, region, lanes, offsets[:1], [operand[0] for operand in operands], old[0])
                 continue

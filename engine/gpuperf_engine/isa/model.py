@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .availability import Available
-from .effects import Effect
+from .effects import ATOMIC, LOAD, REDUCTION, STORE, Effect
 from .fragments import Moves
 from .notation import Item, Operand, flatten, names, parse_operands, parse_pattern
 from .types import SCALAR_TYPES, ScalarType
@@ -249,13 +249,29 @@ class Form:
     @cached_property
     def spaces(self) -> frozenset[str]:
         """State spaces that the address may lie in, empty for any: the space of the opcode, or for a generic address the spaces that
-        the opcode accepts (manual: outside "the address window of" these "the behavior is undefined")."""
+        the opcode accepts (manual: outside "the address window of" these "the behavior is undefined"), and local memory if it
+        ``strays``."""
         if self.space != "generic":
             return frozenset((self.space,) if self.space else ())
         named = {space.split("::")[0] for space in self.row.modifiers.get("space", ())}
-        if "shared" in named and "volatile" in self.opcode.split("."):
+        if self.strays or ("shared" in named and "volatile" in self.opcode.split(".")):
             named.add("local")  # volatile local variables of C, through pointers
         return frozenset(named)
+
+    @cached_property
+    def strays(self) -> bool:
+        """Whether a generic address may lie in local memory although the manual excludes it (rule ``local-order``). The CUDA C++
+        library allows atomic objects and barriers in local variables, and ptxas 13.0 generates code for them: behind an atomic of
+        at most 64 bits ``LD``, the operation and ``ST`` (``isa.rules``)."""
+        named = {space.split("::")[0] for space in self.row.modifiers.get("space", ())}
+        return (
+            self.space == "generic"
+            and self.effect in (ATOMIC, LOAD, REDUCTION, STORE)
+            and not (self.effect.atomic and self.type is not None and self.type.bits > 64)
+            and {"global", "shared"} <= named
+            and "local" not in named
+            and "volatile" not in self.opcode.split(".")
+        )
 
     @cached_property
     def moves(self) -> Moves | None:

@@ -47,6 +47,12 @@ RULES = {
         "PTX: shfl.sync",
         works=True,
     ),
+    "local-order": Rule(
+        "atomics, and loads and stores with a memory order, access global or shared memory; at a generic address in local memory "
+        "GPUs access that of the thread",
+        "PTX: atom, red, ld, st",
+        works=True,
+    ),
     "peer-ended": Rule(
         "shared memory of another block of the cluster is accessed only until that block ends",
         "CUDA: Distributed Shared Memory",
@@ -132,6 +138,7 @@ class Noted:
     ARRIVAL = 1
     ALIGNED_BARRIER = 2
     SHUFFLE_MASK = 3
+    LOCAL_ORDER = 4
     #: the maximum number reported per launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
@@ -139,7 +146,7 @@ class Noted:
 
 
 #: names of these rules, by number
-NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier", "shuffle-mask")
+NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier", "shuffle-mask", "local-order")
 
 
 def render() -> str:
@@ -163,6 +170,14 @@ def render() -> str:
         "reads from a lane that does not take part, which the manual leaves undefined (here it is 0).",
         "",
         "For `aligned-barrier` see [what is executed](engine.md#aligned-barriers).",
+        "",
+        "**Ordered accesses to local variables.** `cuda::atomic` and `cuda::barrier` of CUDA's C++ library may be local",
+        "variables; nvcc generates the same generic accesses for them as elsewhere. Of a generic `atom` or `red` of up to 64",
+        "bits, ptxas 13.0 (`sm_80` to `sm_120`) generates an `ATOM` that tells whether it was executed, and behind it, for",
+        "addresses that are neither global nor shared, `LD`, the operation (of `add.f32` without flushing subnormals) and `ST`.",
+        "`ld.acquire`, `st.relaxed` and others become `LD` and `ST`. Each thread accesses its own local memory, also at an",
+        "address from another thread. Such an atomic counts as a load and a store of local memory. Of atomics of 128 bits there",
+        "is no such code: an error.",
         "",
         "**Lanes outside their member mask.** In machine code the mask is an operand of `WARPSYNC`, which waits for lanes; `SHFL`,",
         "`VOTE`, `MATCH`, `REDUX` and `ELECT` have none. If the mask is a constant, ptxas 13.0 (`sm_80`, `sm_90`, `sm_100`,",

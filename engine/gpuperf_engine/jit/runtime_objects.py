@@ -46,7 +46,7 @@ _MBARRIER = (
 _MEMORY = (
     "cluster_cta", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes", "copy_lanes", "sectors_of",
     "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts", "wavefronts_of", "find",
-    "move", "refill",
+    "move", "put_back", "refill",
 )  # fmt: skip
 #: functions of the object ``races``, called through entries in ``script``
 _RACES = (

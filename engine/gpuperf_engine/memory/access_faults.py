@@ -12,7 +12,7 @@ from ..ptx.syntax import Instruction
 from ..results.cxx_names import readable_name
 from ..source import Span
 from .arena import FAR, GAP, READ_ONLY, Memory
-from .spaces import ANY, bit_of, piece_of, words
+from .spaces import ANY, STRAYS, bit_of, piece_of, words
 
 __all__ = ["Access", "memory_fault"]
 
@@ -89,6 +89,12 @@ def _window_fault(access: Access, access_text: str) -> MemoryFault:
         return _fault(access, f"{access_text} {address_text}: {reason}", remedy)
     if access.address % access.size and not access.packed:
         return _misaligned(access, access_text, address_text)
+    if access.reaches & STRAYS and access.address + access.size <= access.limit:
+        return _fault(
+            access,
+            f"{access_text} {address_text}: that is local memory [local-order]",
+            "the address must be one of global or shared memory; other threads cannot access a local variable",
+        )
     owner, hint = "of the thread's local memory", None
     if access.space == "shared":
         owner = "of the block's shared memory (static + dynamic)"
@@ -165,7 +171,7 @@ def _of_host(memory: Memory, address: int) -> str | None:
 
 def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
     """If the address is in memory that the instruction may not access: a description of that memory and of the address, and a hint."""
-    address_text, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
+    address_text, hint = f"{access.address:#x}", f"the address must be one of {words(_meant(access))} memory"
     if access.space in ("shared", "local"):
         if access.reaches & bit_of(access.space):
             return None
@@ -189,6 +195,11 @@ def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
     address_text = f"{named} address {within:#x}"
     beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address - WINDOWS['param'][0]:#x}"
     return beyond, address_text, "the address must lie inside the parameters of the kernel"
+
+
+def _meant(access: Access) -> int:
+    """The kinds of memory that the manual allows."""
+    return access.reaches & ~bit_of("local") if access.reaches & STRAYS else access.reaches
 
 
 def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:

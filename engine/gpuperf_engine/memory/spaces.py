@@ -10,11 +10,13 @@ from __future__ import annotations
 from ..flow.operands import left_out
 from ..ptx.syntax import Instruction
 
-__all__ = ["ANY", "KINDS", "bit_of", "piece_of", "reachable", "words"]
+__all__ = ["ANY", "KINDS", "STRAYS", "bit_of", "piece_of", "reachable", "words"]
 
 #: bit numbers, allocations first
 KINDS = {"global": 0, "const": 1, "param": 2, "shared": 3, "local": 4}
 ANY = (1 << len(KINDS)) - 1
+#: beside these bits: accesses to local memory violate the rule ``local-order``
+STRAYS = 1 << len(KINDS)
 _WORDS = {"global": "global", "const": "constant", "param": "parameter", "shared": "shared", "local": "local"}
 
 
@@ -31,7 +33,7 @@ def reachable(instruction: Instruction, space: str = "") -> int:
         spaces = frozenset(("global", "shared"))  # one at each end
     if not spaces or "generic" in spaces:
         return ANY
-    bits = sum(bit_of(item) for item in spaces)
+    bits = sum(bit_of(item) for item in spaces) | STRAYS * (instruction.form.strays and not space)
     return bits | bit_of("const") | bit_of("param") if "global" in spaces else bits
 
 

@@ -88,7 +88,10 @@ def memory_totals(sites: tuple[SiteProfile, ...], hottest: HottestAddress) -> Me
             total["shared_atomic_serializations"] += site.shared_serializations
             total["shared_conflicts"] += site.conflicts
         if site.local_requests:
-            total[f"local_{kind}_requests"] += site.local_requests
-            total[f"local_{kind}_sectors"] += site.local_sectors
-            total["local_bytes"] += site.local_lanes * site.bytes_per_lane
+            # an atomic of a local variable is a load and a store: ptxas generates LD and ST for addresses in local memory
+            ways = ("load", "store") if kind == "atomic" else (kind,)
+            for way in ways:
+                total[f"local_{way}_requests"] += site.local_requests
+                total[f"local_{way}_sectors"] += site.local_sectors
+                total["local_bytes"] += site.local_lanes * site.bytes_per_lane
     return Memory(accesses=dict(sorted(accesses.items())), **total)

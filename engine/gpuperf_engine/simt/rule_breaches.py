@@ -43,6 +43,8 @@ def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
     """A note about a violation, in one line."""
     item, kernel = breach.instruction, readable_name(kernel)
     thread = f"thread {thread_of(plan, breach.warp, breach.lane)} of block {cta_of(plan, breach.cta)}"
+    if item.location is not None:
+        thread += f", source line {item.location.described}"
     if breach.rule == "aligned-barrier":
         came = executed_by(breach.address & 0xFFFFFFFF, breach.address >> 32 & 0xFFFFFFFF)
         where = f"{item.span}: {kernel!r}: {item.opcode} {came}, first {thread}"
@@ -51,6 +53,11 @@ def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
         mask = f"{item.opcode} with member mask {breach.address:#010x}, which does not contain lane {breach.lane}"
         return (
             f"{item.span}: {kernel!r}: {mask} ({thread}): all lanes that execute it exchange [{breach.rule}]"
+        )
+    if breach.rule == "local-order":
+        where = f"{item.span}: {kernel!r}: {item.opcode} at local address {breach.address:#x} ({thread})"
+        return (
+            f"{where}: GPUs access the thread's own variable, which no other thread can see [{breach.rule}]"
         )
     rank = breach.address >> RANK_SHIFT
     reason, _ = BROKEN[breach.rule]

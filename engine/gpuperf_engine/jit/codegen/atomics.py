@@ -49,6 +49,9 @@ def write_atomic(access: Access) -> None:
     host = _reach(access, lane, between)
     for element in range(access.count):
         _combine(access, sources, host, lane, element)
+    if access.space == 3 and access.bytes > 4:
+        given = pointer_number(to, "%ctx"), writer.number(host), str(access.bytes)
+        writer.call("put_back", "i64", *(("i64", value) for value in given))
     writer.jump(head)
     writer.start(done)
     writer.forget()
@@ -167,15 +170,16 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
 
 def _evaluated(access: Access, lane: Ref, given: list[Value | int]) -> NativeValue:
     """The value to store. For generic addresses, the window decides whether floats are flushed: not in shared memory (manual,
-    ``atom``)."""
+    ``atom``), nor in local memory, where ptxas generates an ordinary ``FADD``."""
     to, form = access.to, access.instruction.form
     new = evaluate(form, given)[0]
     if access.name == "generic" and access.type.is_float and "space" in form.row.keywords:
         cell = to.writer.element("%area", "i64", lane)
         address = to.value(U64, to.writer.load("i64", cell), True)
-        start, size = WINDOWS["shared"]
         near = evaluate(form_of(form, {"space": "shared"}), given)[0]
-        new = select((address - start).compare("lt", size), near, new)
+        for window in ("shared", "local"):
+            start, size = WINDOWS[window]
+            new = select((address - start).compare("lt", size), near, new)
     assert isinstance(new, NativeValue)
     return new
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...memory.spaces import bit_of
+from ...memory.spaces import STRAYS, bit_of
 from ...simt import clusters
 from .records import U32, U64, Array8, Array32, Array64, Pointer, Pointers, Record
 
@@ -310,6 +310,7 @@ class Reach:
     PARAM = bit_of("param")
     SHARED = bit_of("shared")
     LOCAL = bit_of("local")
+    STRAYS = STRAYS
 
 
 class Barrier(Record):

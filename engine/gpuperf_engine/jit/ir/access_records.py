@@ -16,6 +16,7 @@ __all__ = [
     "GlobalShape",
     "SharedShape",
     "SiteCache",
+    "StrayAtomic",
     "Target",
     "ValueLoad",
     "ValueRow",
@@ -225,3 +226,10 @@ class Target(Record):
     SAVED = U64(8)
     WORD = U64(16)
     BYTES = 32
+
+
+class StrayAtomic(Record):
+    """An atomic of a local variable of several words, at ``Context.SCRATCH`` + PLACE, after a copy of these words."""
+
+    HOST = U64(16)  # of the first word
+    PLACE = 8128

@@ -97,11 +97,14 @@ def count_atomic(
         most = most_alike(addresses, shared)
         bump(context, site, Counter.SHARED_SERIALIZATIONS, most)
         bump(context, site, Counter.WAVEFRONTS, most - 1)
-    if mask & ~shared:
-        most = most_alike(addresses, mask & ~shared)
+    rest = mask & ~shared
+    if rest and space == 3:
+        rest = rest & ~in_window(context, rest, addresses, context.LOCAL_WINDOW)
+    if rest:
+        most = most_alike(addresses, rest)
         bump(context, site, Counter.SERIALIZATIONS, most)
         if context.TARGETS:
-            count_targets(context, mask & ~shared, addresses, combined, most)
+            count_targets(context, rest, addresses, combined, most)
     return 0
 
 

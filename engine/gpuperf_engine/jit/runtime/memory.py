@@ -6,10 +6,11 @@ parameters), 1 shared, 2 local, 3 generic.
 
 from __future__ import annotations
 
+from ...isa.rules import Noted
 from ..ir.abi import UNWRITTEN, Context, Cta, Range, Reach, State
-from ..ir.access_records import BeyondRecord, Counter, SiteCache
+from ..ir.access_records import BeyondRecord, Counter, SiteCache, StrayAtomic
 from ..ir.race_records import Race
-from .cluster import cluster_cta
+from .cluster import breach, cluster_cta
 from .count import bump
 from .intrinsics import (
     call,
@@ -182,7 +183,10 @@ def reach(
         elif unsigned_less(address - context.LOCAL_WINDOW, context.WINDOW_BYTES):
             space = 2
             offset = address - context.LOCAL_WINDOW
-            if load8(context.REACHES + site) & Reach.LOCAL == 0:
+            reaches = load8(context.REACHES + site)
+            if reaches & Reach.LOCAL == 0:
+                return fault(context, site, lane, offset, 2)
+            if reaches & Reach.STRAYS and breach(context, cta, Noted.LOCAL_ORDER, site, lane, offset):
                 return fault(context, site, lane, offset, 2)
     if space == 1:
         return reach_shared(context, cta, site, lane, offset, size, how)
@@ -257,9 +261,13 @@ def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, 
 def reach_local(
     context: Context, cta: Cta, state: State, site: int, lane: int, offset: int, size: int, how: int
 ) -> int:
-    """Return the host address of the first word of an access to local memory; the words have a stride of 128 bytes. As ``reach``."""
+    """Return the host address of the first word of an access to local memory; the words have a stride of 128 bytes. Of an atomic of
+    several words it is that of a copy, for ``put_back``. As ``reach``."""
     limit = context.LOCAL_BYTES
-    if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset) or (how & 12) == 12:
+    both = (how & 12) == 12
+    if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset):
+        return fault(context, site, lane, offset, 2)
+    if both and load8(context.REACHES + site) & Reach.STRAYS == 0:
         return fault(context, site, lane, offset, 2)
     warp = state.INDEX * 32 * limit
     host = cta.LOCAL + warp + (offset >> 2) * 128 + lane * 4 + (offset & 3)
@@ -275,7 +283,28 @@ def reach_local(
             mark(shadow, part)
         shadow += 128
         done += part
-    return host
+    if both == 0 or size <= 4:
+        return host
+    copied = context.SCRATCH + StrayAtomic.PLACE
+    StrayAtomic(copied).HOST = host
+    done = 0
+    while done < size:
+        store32(copied + done, load32(host + done * 32))
+        done += 4
+    return copied
+
+
+def put_back(context: Context, host: int, size: int) -> int:
+    """Store the words of an atomic at an address that ``reach`` has returned, if they are a copy from local memory."""
+    copied = context.SCRATCH + StrayAtomic.PLACE
+    if host != copied:
+        return 0
+    into = StrayAtomic(copied).HOST
+    done = 0
+    while done < size:
+        store32(into + done * 32, load32(copied + done))
+        done += 4
+    return 0
 
 
 def is_local(context: Context, address: int, space: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import gpuperf_engine as ge
 from tests.engine.running import collect, launch
+from tests.oracle.kernels import collect as oracle_collect
 from tests.support import BACKENDS
 
 BAR = ".shared .align 8 .b64 bar;\n.shared .align 8 .b64 other;\n"
@@ -427,3 +429,55 @@ def test_deadlock_of_a_loop_that_counts() -> None:
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
     assert "1 thread at mbarrier.try_wait.parity.shared.b64, for 2 arrivals" in texts[0]
+
+
+INVALID = {
+    # what nobody has initialised, an object that is invalid already, by the same lane or by another one, and memory with a number
+    "never an object": "mbarrier.inval.shared.b64 [other];",
+    "twice": "mbarrier.inval.shared.b64 [bar]; mbarrier.inval.shared.b64 [bar];",
+    "generic address": "mbarrier.inval.shared.b64 [bar]; cvta.shared.u64 %rd5, bar; mbarrier.inval.b64 [%rd5];",
+    "a number": "mov.u64 %rd5, 77; st.shared.u64 [other], %rd5; mbarrier.inval.shared.b64 [other]; ld.shared.u64 %rd5, [other];"
+    "setp.ne.u64 %p1, %rd5, 77; @%p1 trap;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_to_invalidate_what_is_no_object_does_nothing(backend: str, case: str) -> None:
+    """ptxas 13.0 generates nothing for ``mbarrier.inval`` on sm_80, and ``SYNCS.CCTL.IV`` from sm_90 on. The object works again
+    after another init."""
+    body = f"""{BAR}{INIT.format(count=4)}
+    @!%p0 bra REST;
+    .loc 1 31 7
+    {INVALID[case]}
+    mbarrier.init.shared.b64 [other], 64;
+    REST: bar.sync 0;
+    mbarrier.arrive.shared.b64 %rd6, [other];
+    WAIT: mbarrier.try_wait.shared.b64 %p2, [other], %rd6;
+    @!%p2 bra WAIT;
+    add.u32 %r0, %r1, 5;
+    """
+    before = '.file 1 "barrier.cu"\n'
+    texts: dict[str, str] = {}
+    for strict in ("note", "off", "error"):
+        device = ge.Device(backend=backend, memory_bytes=1 << 24, strict=strict)
+        if strict == "error":
+            with pytest.raises(
+                ge.TrapError, match=r"there is no mbarrier object \[invalid-again\]"
+            ) as caught:
+                collect(backend, body, before=before, block=64, device=device)
+            assert "source line barrier.cu:31" in str(caught.value)
+            continue
+        values, profile = collect(backend, body, before=before, block=64, device=device)
+        assert values.tolist() == [thread + 5 for thread in range(64)]
+        texts[strict] = "\n".join(profile.notes)
+    assert texts["off"] == ""
+    assert re.fullmatch(
+        r"k\.ptx:\d+:\d+: 'k': mbarrier\.inval\S* at 0x\w+ \(thread \(0, 0, 0\) of block \(0, 0, 0\), source line barrier\.cu:31\): "
+        r"there is no mbarrier object, and GPUs do nothing \[invalid-again\]",
+        texts["note"],
+    )
+
+
+def test_the_oracle_does_nothing_either() -> None:
+    body = "@!%p0 bra END; mbarrier.inval.shared.b64 [bar]; mbarrier.inval.shared.b64 [bar]; END: mov.u32 %r0, %r1;"
+    assert oracle_collect(f"{BAR}{INIT.format(count=4)}{body}", block=33) == list(range(33))

@@ -29,6 +29,7 @@ from ..ptx.syntax import Address, Instruction, Operand
 from ..simt.clusters import MOST_CTAS
 from ..simt.effects import mbarrier_operation
 from ..simt.faults import bad_mbarrier, lanes_of
+from ..simt.rule_breaches import Breach
 from ..simt.schedule import Status
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, Reader, destinations, every_lane, integer, reader
@@ -132,7 +133,12 @@ class Objects:
             if not 1 <= count <= max_arrivals(word):
                 raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
         elif not is_valid(old):
-            raise self.error(warp, lane, Mbarrier.UNINITIALISED, address, old, 0)
+            if kind != Mbarrier.INVAL or warp.cta.plan.strict == "error":
+                problem = Mbarrier.INVALID if kind == Mbarrier.INVAL else Mbarrier.UNINITIALISED
+                raise self.error(warp, lane, problem, address, old, 0)
+            breach = Breach("invalid-again", self.instruction, warp.cta.index, warp.index, lane, address)
+            warp.counters.breaches.append(breach)
+            word = old
         elif kind == Mbarrier.INVAL:
             word = 0
         elif kind == Mbarrier.CHECK:

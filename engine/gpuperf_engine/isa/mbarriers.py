@@ -88,6 +88,7 @@ class Mbarrier:
     WORDS = 16
     EDGE = 17
     NO_REPORT = 18
+    INVALID = 19  # to ``inval``; an error only if violations of rules are
 
 
 def fresh(count: int, reports: bool = False) -> int:
@@ -195,6 +196,11 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         return (
             "there is no mbarrier object",
             "call mbarrier.init first, followed by a barrier of the block; after mbarrier.inval it needs another init",
+        )
+    if problem == Mbarrier.INVALID:
+        return (
+            "there is no mbarrier object [invalid-again]",
+            "invalidate an object once, after its last use; GPUs do nothing if it is not valid",
         )
     if problem == Mbarrier.COUNT:
         return f"a count of {amount:,}", f"counts are 1 to {COUNT_MAX:,}, of .layout::v1 to {SMALL_MAX}"

@@ -53,6 +53,11 @@ RULES = {
         "PTX: atom, red, ld, st",
         works=True,
     ),
+    "invalid-again": Rule(
+        "`mbarrier.inval` is executed once for an mbarrier object that is valid; otherwise GPUs do nothing",
+        "PTX: mbarrier.inval",
+        works=True,
+    ),
     "peer-ended": Rule(
         "shared memory of another block of the cluster is accessed only until that block ends",
         "CUDA: Distributed Shared Memory",
@@ -139,6 +144,7 @@ class Noted:
     ALIGNED_BARRIER = 2
     SHUFFLE_MASK = 3
     LOCAL_ORDER = 4
+    INVALID_AGAIN = 5
     #: the maximum number reported per launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
@@ -146,7 +152,14 @@ class Noted:
 
 
 #: names of these rules, by number
-NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier", "shuffle-mask", "local-order")
+NOTED = (
+    "peer-not-started",
+    "arrival-at-ended-block",
+    "aligned-barrier",
+    "shuffle-mask",
+    "local-order",
+    "invalid-again",
+)
 
 
 def render() -> str:

@@ -61,7 +61,7 @@ _RACES = (
 _PATHS = ("settle", "arrive_lanes", "release_lanes", "arrive_diverged")
 #: functions of ``script`` that ``copies`` and ``tensors`` call, and those of ``copies`` that ``tensors`` calls
 _CALLED = (
-    "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
+    "breach", "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
     "race_arrive_relaxed", "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")

@@ -59,6 +59,9 @@ def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
         return (
             f"{where}: GPUs access the thread's own variable, which no other thread can see [{breach.rule}]"
         )
+    if breach.rule == "invalid-again":
+        where = f"{item.span}: {kernel!r}: {item.opcode} at {breach.address:#x} ({thread})"
+        return f"{where}: there is no mbarrier object, and GPUs do nothing [{breach.rule}]"
     rank = breach.address >> RANK_SHIFT
     reason, _ = BROKEN[breach.rule]
     peer = f"block {peer_of(plan, breach.cta, rank)}, rank {rank} of the cluster"

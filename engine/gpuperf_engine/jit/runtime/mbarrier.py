@@ -8,9 +8,10 @@ A ``site`` below 0 is −1 − the place of the instruction in its block.
 from __future__ import annotations
 
 from ...isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
+from ...isa.rules import Noted
 from ..ir.abi import Context, Cta, Entry, State
 from ..ir.codes import AREA_SHIFT
-from .cluster import cluster_cta
+from .cluster import breach, cluster_cta
 from .intrinsics import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
 from .races.mbarriers import (
@@ -123,7 +124,11 @@ def mbarrier_change(
         store64(host, state | (count << Mbarrier.EXPECTED) | count)
         return old
     if is_object(old) == 0:
-        return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)
+        if kind != Mbarrier.INVAL:
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)
+        if breach(context, cta, Noted.INVALID_AGAIN, site, lane, address):
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.INVALID, old, 0)
+        return old
     if kind == Mbarrier.INVAL:
         store64(host, 0)
         return old

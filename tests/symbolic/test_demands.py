@@ -188,3 +188,17 @@ def test_shapes_of_launches(
     assert (profile.thread_instructions, branches.executed, branches.divergent) == expected
     if demand == "control" and steps:
         assert profile.method == "classes", profile.method_reason
+
+
+@pytest.mark.parametrize("demand", ["control", "addresses", "values"])
+@pytest.mark.parametrize(
+    "wait", ["cp.async.wait_group 0", "cp.async.bulk.wait_group 0", "cp.async.bulk.wait_group.read 0"]
+)
+def test_waits_for_copies_with_a_guard(wait: str, demand: str, backend: str) -> None:
+    """A slice keeps the guard of an instruction without its operands."""
+    body = f"mov.u32 %r0, %tid.x;\n setp.lt.u32 %p0, %r0, 5;\n @%p0 {wait};\n ret;"
+    kernel = ge.parse(module(body).replace(".target sm_80", ".target sm_90"), path="k.ptx")["k"]
+    device = ge.Device(set(), backend=backend, memory_bytes=1 << 16)
+    profile = device.launch(kernel, 2, 64, demand=demand)
+    # four instructions of 128 threads; 59 of each 64 do not wait
+    assert (profile.thread_instructions, profile.thread_instructions_predicated_on) == (512, 512 - 2 * 59)

@@ -336,7 +336,7 @@ STRIDES = """Cycles of an SM per load of a warp from L1, with lanes a number of 
 lanes, published by RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). The benchmark's launch runs on the emulator. Its
 wavefronts in the banks of L1 equal the profiler's counter in the log, in every row. A load takes the time of these, or of the
 tag look-ups of its lines, four per cycle according to NVIDIA, whichever is longer. If the look-ups take longer, some lines
-share a set of the tags and wait for each other; the mapping of lines to sets is not published, and is not modelled. The only
+share a set of the tags and wait for each other, which is part of [the simulation](timing.md#revision-15) only. The only
 number taken from these rows is the 126 bytes per clock of A100 and H200 (stride 1). When the cost of a load in L1 was its
 sectors and L1 of the A40 had 64 bytes per clock, the mean errors of strides 0 to 8, of 16 to 64 and of all others were 11, 70
 and 35 % on the A100, 60, 33 and 139 % on the A40, and on the H200 11 and 96 % (first and last)."""
@@ -349,7 +349,7 @@ slower than it writes, and its sustained rate was taken from writes. Before the 
 
 SIMULATED = """## Simulated
 
-`make accuracy` also predicts these sets with the simulation, which needs an assembler: here ptxas 13.0.88, revision 14 of the
+`make accuracy` also predicts these sets with the simulation, which needs an assembler: here ptxas 13.0.88, revision 15 of the
 simulation. Streams are every tenth row, convolutions every fourth; products are the eleven stages of 4096³ with this project's
 own kernels, as are the convolutions (the 2080 Ti at its clock). The small kernels, the loop of multiply-adds and the strides
 are not simulated. The largest errors are streams on GH200 and H200 at medium occupancy (too fast), a convolution of blocks of

@@ -27,7 +27,7 @@ from tests.timing.strides import GROUPS, OFFSETS, THREADS, measured, predicted, 
     ],
 )
 def test_mean_error(label: str, gpu: str, rows: int, most: float) -> None:
-    """``docs/accuracy.md`` prints these. Where the tag stage limits, how lines share its sets is not published."""
+    """``docs/accuracy.md`` prints these. The sets of the tag stage are part of the simulation only."""
     some = [row for row in measured() if GROUPS[label](row) and row.gpu == gpu]
     assert len(some) == rows
     assert most - 0.03 < mean(abs(predicted(row) / row.cycles - 1) for row in some) < most

@@ -19,6 +19,7 @@ __all__ = [
     "NONE",
     "REGISTERS",
     "SUB_CORES",
+    "TAG_SETS",
     "TRAIL",
     "WINDOW",
     "Block",
@@ -51,6 +52,8 @@ END = 0xFFFFFFFF
 NONE = 0xFFFF
 #: maximum number of sub-partitions, of pipes of each, and of instructions in the memory queue of each
 SUB_CORES, _PIPES, MOST_QUEUED = 4, 16, 32
+#: sets of the tags of L1
+TAG_SETS = 4
 #: bytes that an access takes in a stream at most: its head, and 128 lines or 32 signals of two words
 MOST_OF_ACCESS = 4 * 129
 #: registers, uniform registers and predicates of a warp; maximum number of warps of a CTA
@@ -344,14 +347,15 @@ class Warp(Record):
 class Program(Record):
     """What the CTAs of a class execute: the addresses of the ``STREAMS`` of their warps, how many ``LINES`` they touch, and the group
     of each (bytes at ``GROUPS``); at ``ROWS`` the number of the first line in the same row of DRAM (32 bits each); at ``FILLED`` the
-    sectors that stores write only in part (8 bits each)."""
+    sectors that stores write only in part (8 bits each); at ``SETS`` the sets of the tags of L1 in which they are (8 bits each)."""
 
     STREAMS = U64(0)
     LINES = U64(8)
     GROUPS = U64(16)
     ROWS = U64(24)
     FILLED = U64(32)
-    BYTES = 40
+    SETS = U64(40)
+    BYTES = 48
 
 
 class Slot(Record):

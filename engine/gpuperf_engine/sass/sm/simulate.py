@@ -158,7 +158,8 @@ def simulate(
     kinds = copies.records(memory.copied)
     check_records(operations, classes, kinds, copies.mbarriers, np.asarray(ctas, np.int64), warps)
     filled = memory.filled or [np.zeros(max(1, len(item.lines)), np.uint8) for item in classes.classes]
-    programs, most = _programs(classes, filled), max(1, *(len(item.lines) for item in classes.classes))
+    sets = [item.sets() for item in classes.classes]
+    programs, most = _programs(classes, filled, sets), max(1, *(len(item.lines) for item in classes.classes))
     shares = _shares(memory)
     stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
     events = np.zeros((MOST_EVENTS if window else 0, Event.BYTES // 8), np.uint64)
@@ -216,8 +217,11 @@ def _set(sm: NDArray[np.uint64], fields: Mapping[int, int]) -> None:
         sm[field // 8] = int(value)
 
 
-def _programs(classes: Classes, filled: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint64]:
-    """``sm_records.Program`` of each class; ``filled``: by class, the sectors of each line that DRAM reads before it writes them."""
+def _programs(
+    classes: Classes, filled: Sequence[NDArray[np.uint8]], sets: Sequence[NDArray[np.uint8]]
+) -> NDArray[np.uint64]:
+    """``sm_records.Program`` of each class; ``filled``: by class, the sectors of each line that DRAM reads before it writes them,
+    ``sets``: the set of the tags of each line."""
     for item in classes.classes:
         firsts = (item.starts - int(item.stream.ctypes.data)) // item.stream.itemsize
         if (item.stream[firsts] == END).any():
@@ -232,8 +236,9 @@ def _programs(classes: Classes, filled: Sequence[NDArray[np.uint8]]) -> NDArray[
                 item.groups.ctypes.data,
                 item.rows.ctypes.data,
                 part.ctypes.data,
+                own.ctypes.data,
             ]
-            for item, part in zip(classes.classes, filled)
+            for item, part, own in zip(classes.classes, filled, sets)
         ],
         np.uint64,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import GROUPS, MOST_OF_ACCESS, Stream
+from ...jit.ir.sm_records import GROUPS, MOST_OF_ACCESS, TAG_SETS, Stream
 from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..registers import WIDTHS
@@ -94,6 +94,15 @@ class Class:
             at = np.minimum(np.searchsorted(known, self.lines), len(known) - 1)
             partly &= ~np.where(known[at] == self.lines, sectors[at], 0).astype(np.uint8)
         return partly
+
+    def sets(self) -> NDArray[np.uint8]:
+        """For each line the set of the tags of L1 that it is in.
+
+        Measured on an RTX 5090 with lines 0 to 511 (cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md);
+        it gives the counters of A100, A40 and H200 in tests/timing/data/l1_strides.csv too.
+        """
+        folded = self.lines ^ self.lines >> 2 ^ self.lines >> 4 ^ self.lines >> 6 ^ self.lines >> 8
+        return (folded % TAG_SETS).astype(np.uint8)
 
     def touched(self, group: int) -> NDArray[np.int64]:
         """The sectors (four to a line) that a CTA touches in a group of accesses."""

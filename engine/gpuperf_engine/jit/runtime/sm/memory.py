@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.sm_records import FRACTION, GROUPS, MOST_QUEUED, Change, Kind, Line, Op, Slot, Sm, Warp
+from ...ir.sm_records import FRACTION, GROUPS, MOST_QUEUED, TAG_SETS, Change, Kind, Line, Op, Slot, Sm, Warp
 from ..intrinsics import bits_count, load8, load32, load64, store64
 from .mbarriers import sm_told
 from .stalls import sm_event, sm_position
@@ -293,11 +293,31 @@ def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     return sm_told(sm, warp, op, start)
 
 
-def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, lines: int, now: int) -> int:
-    """When the LSU starts an instruction, which occupies it for its wavefronts, and at least while the tags of its
-    lines are looked up."""
+def sm_looked_up(sm: Sm, slot: Slot, op: Op, place: int, lines: int) -> int:
+    """The clocks in which L1 looks up the tags of the lines whose words are at ``place``: in each one line of each of its sets. Each
+    set has an equal part of the lines of a local access, which are consecutive."""
+    kind = op.KIND
+    if lines < 2 or kind == Kind.LOCAL_LOAD or kind == Kind.LOCAL_STORE:
+        return (lines + sm.TAGS - 1) // sm.TAGS
+    sets = slot.PROGRAM.SETS
+    # the lines of each of the four sets in 16 bits
+    counts = 0
+    while lines:
+        counts += 1 << 16 * load8(sets + (load32(place) >> 4))
+        place += 4
+        lines -= 1
+    fullest = 0
+    while counts:
+        if counts & 65535 > fullest:
+            fullest = counts & 65535
+        counts = counts >> 16
+    return (TAG_SETS * fullest + sm.TAGS - 1) // sm.TAGS
+
+
+def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, looked: int, now: int) -> int:
+    """When the LSU starts an instruction, which occupies it for its wavefronts, and at least for the ``looked`` clocks in which
+    the tags of its lines are looked up."""
     cost = passes
-    looked = (lines + sm.TAGS - 1) // sm.TAGS
     if cost < looked:
         cost = looked
     if cost < sm.LSU_CLOCKS:
@@ -409,7 +429,11 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         if change & Change.SIDE_BY_SIDE and lines > least:
             place += 4 * (op.ISSUED * least % (lines - least + 1))
             lines = least
-    start = sm_served(sm, part, warp, op, (waves + more) * sm.WAVE, lines, now)
+    passes = (waves + more) * sm.WAVE
+    looked = 0
+    if lines * TAG_SETS > passes * sm.TAGS:
+        looked = sm_looked_up(sm, Slot(warp.SLOT), op, place, lines)
+    start = sm_served(sm, part, warp, op, passes, looked, now)
     # each wavefront after the first adds to the latency
     behind = (waves - 1) * sm.WAVE
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:

@@ -30,7 +30,9 @@ _BULK_KINDS = {
 def write_order(to: BlockWriter, instruction: Instruction) -> None:
     """Counts the guard and calls the race detector. Copies are complete when they are issued."""
     guard = to.guard(instruction)
-    if instruction.effect is HINT:  # also what a slice leaves of a guarded instruction: no operands, whatever its opcode
+    if (
+        instruction.effect is HINT
+    ):  # also what a slice leaves of a guarded instruction: no operands, whatever its opcode
         return
     kind = _KINDS.get(instruction.opcode)
     proxies = _fences_proxies(instruction.opcode)

@@ -249,6 +249,32 @@ def test_copies_are_waited_for_by_groups() -> None:
     assert run(code, [far], lines=1).ended - START < 20
 
 
+@pytest.mark.parametrize(
+    ("reads", "writes", "wavefronts"),
+    [
+        (4, 4, 4),
+        (8, 4, 8),
+        (16, 4, 16),
+        (32, 4, 32),
+        (4, 8, 8),
+        (4, 16, 16),
+        (4, 32, 32),
+        (2, 2, 2),
+        (4, 2, 4),
+        (1, 32, 32),
+    ],
+)
+def test_copies_through_l1_read_and_write_at_once(reads: int, writes: int, wavefronts: int) -> None:
+    # wavefronts of shared memory counted for cp.async.ca of 4, 8 and 16 bytes with strided sources or targets, and one of L1, on an
+    # RTX 5090: cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md, 4.6 and 4.4
+    ends = []
+    for count in (20, 60):
+        words = [*access(writes), *access(reads, {0: 15})] * count
+        code = ["LDGSTS.E.128 [R5], [R2.64]"] * count
+        ends.append(run([*code, "EXIT"], [words] * 4, lines=1, share=0.0).ended)
+    assert (ends[1] - ends[0]) / 160 == pytest.approx(wavefronts + 1, rel=0.02)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 3])
 def test_a_wait_for_a_group_is_one_for_all_before_it(groups: int) -> None:
     """``cp.async.wait_all`` is ``LDGDEPBAR`` and ``DEPBAR.LE SB0, 0x0``: the group that it ends has no copy, those before it have."""

@@ -429,7 +429,15 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         if change & Change.SIDE_BY_SIDE and lines > least:
             place += 4 * (op.ISSUED * least % (lines - least + 1))
             lines = least
-    passes = (waves + more) * sm.WAVE
+    # a copy through L1 takes one wavefront there, and those of shared memory read its banks and write them at once
+    passes = waves
+    if kind == Kind.COPY:
+        passes = more
+        if waves:
+            if passes < waves:
+                passes = waves
+            passes += 1
+    passes = passes * sm.WAVE
     looked = 0
     if lines * TAG_SETS > passes * sm.TAGS:
         looked = sm_looked_up(sm, Slot(warp.SLOT), op, place, lines)

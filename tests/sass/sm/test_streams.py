@@ -34,6 +34,36 @@ def test_registers_of_neighbours_are_packed_on_volta_and_turing(flags: int, apar
     assert made.stream[1] & 255 == passes
 
 
+PAIRS = [lane // 2 for lane in range(32)]
+QUADS = [lane // 4 for lane in range(32)]
+#: lanes that share with the lane two further
+CROSSED = [lane // 4 * 2 + lane % 2 for lane in range(32)]
+
+
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize(
+    ("width", "places", "load", "stored"),
+    [
+        (4, list(range(32)), 4, 4), (4, [0] * 32, 2, 4), (4, PAIRS, 2, 4), (4, CROSSED, 2, 4), (4, QUADS, 2, 4),
+        (4, [lane // 8 for lane in range(32)], 2, 4), (4, [lane % 8 for lane in range(32)], 4, 4),
+        (4, [lane % 16 for lane in range(32)], 4, 4), (4, [lane % 4 for lane in range(32)], 4, 4),
+        (4, [31 - lane for lane in PAIRS], 2, 4), (4, [2 * lane for lane in range(32)], 8, 8),
+        (4, [8 * lane for lane in range(32)], 32, 32),
+        (2, list(range(32)), 2, 2), (2, [0] * 32, 1, 2), (2, PAIRS, 1, 2), (2, CROSSED, 1, 2), (2, QUADS, 1, 2),
+        (2, [lane ^ 3 for lane in range(32)], 2, 2), (2, [lane % 16 for lane in range(32)], 2, 2),
+        # neighbours share, but as many different words meet in a bank
+        (2, [2 * lane for lane in PAIRS], 2, 2), (4, [2 * lane for lane in PAIRS], 4, 4),
+    ],
+)  # fmt: skip
+def test_registers_are_packed_on_blackwell(
+    width: int, places: list[int], load: int, stored: int, store: bool
+) -> None:
+    # measured on an RTX 5090: cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md, 3.2 and 3.3
+    named = Named(np.array([[0, width, 0, 32 if store else 16]] * 2, np.uint8), np.array([0, 1], np.uint32))
+    made = class_of(named, [np.array([0, END, *(width * place for place in places)], np.uint32)])
+    assert made.stream[1] & 255 == (stored if store else load)
+
+
 def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:
     grid, ends = (5, 3, 1), {0: 0, 4: 2}
     of_place = {(x, y, z): x + 3 * y for x in range(3) for y in range(3) for z in (0,)}

@@ -53,6 +53,9 @@ _ATOMICS = ("ATOM", "RED")
 #: Flag of a site: registers are packed only if all lanes load the same. NVIDIA states for 7.0 to 7.5 that they are if neighbours do
 #: (docs/metrics.md).
 _ALONE, _NOT_PACKED = 64, 80
+#: Flag of a site: registers are packed if neighbours load the same and no lanes conflict, as measured on 12.0
+#: (cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md, 3.2 and 3.3).
+_WITHOUT_CONFLICT, _PACKED_AGAIN = 16, 120
 #: From 10.0 on, code of the system uses mbarriers in the first KiB of shared memory.
 _RESERVES = 100
 Place = tuple[int, int, int]
@@ -408,7 +411,8 @@ def named_of(tracer: Tracer, of_site: list[int]) -> Named:
         elif site.space == "mbarrier":
             flags = int(tracer.number >= _RESERVES)
         elif not packs:
-            flags |= _ALONE
+            again = tracer.number >= _PACKED_AGAIN and item.base in ("LDS", "LD")
+            flags |= _WITHOUT_CONFLICT if again else _ALONE
         sites[index] = _SPACES[site.space], width, group, flags
     firsts = np.zeros(len(tracer.of_block) + 1, np.uint32)
     firsts[1:] = np.cumsum([len(tracer.of_block[block]) for block in sorted(tracer.of_block)])

@@ -84,18 +84,30 @@ def sm_alike(words: int, distance: int) -> int:
 
 def sm_wavefronts(s: Stream, words: int, width: int, packed: int) -> int:
     """The wavefronts of an access of ``width`` words per lane: halves of the warp access two words, quarters four. Twice as many
-    lanes are served at once if registers are ``packed`` and neighbouring lanes access the same words."""
+    lanes are served at once if registers are ``packed`` and neighbouring lanes access the same words, with 2 only if no lanes
+    conflict then."""
     if width == 1:
         return sm_passes(s, words, 0, 32, 1)
     step = 32 // width
-    total = 0
     if packed and (sm_alike(words, 1) or sm_alike(words, 2)):
-        step = step * 2
+        together = sm_by_lanes(s, words, width, 2 * step)
+        if packed == 1 or together >> 8 < 2:
+            return together & 255
+    return sm_by_lanes(s, words, width, step) & 255
+
+
+def sm_by_lanes(s: Stream, words: int, width: int, step: int) -> int:
+    """The wavefronts of an access that serves ``step`` lanes at once, those of the slowest of them · 2⁸."""
+    total = 0
+    most = 0
     first = 0
     while first < 32:
-        total += sm_passes(s, words, first, first + step, width)
+        passes = sm_passes(s, words, first, first + step, width)
+        total += passes
+        if passes > most:
+            most = passes
         first += step
-    return total
+    return total | most << 8
 
 
 def sm_most(words: int) -> int:
@@ -270,8 +282,8 @@ def sm_turns(words: int) -> int:
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an mbarrier,
     4 the value of an mbarrier operation, 5 a copy, 6 generic, 7 a word, 8 an image), the words of a lane, the group, and flags: 1 for
-    an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 32 for a store, 64 if registers are packed only if all lanes
-    access the same word, 128 if the data do not come from L1."""
+    an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 16 if registers are packed only where no lanes conflict, 32
+    for a store, 64 if they are packed only if all lanes access the same word, 128 if the data do not come from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, load8(site + 3), out)
@@ -289,7 +301,7 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
         space = 1 - sm_elsewhere(words)
     width = load8(site + 1)
     how = load8(site + 3)
-    lanes = sm_named(words, 32 >> (how >> 1 & 15))
+    lanes = sm_named(words, 32 >> (how >> 1 & 7))
     if lanes == 0:
         store32(out, 0)
         return out + 4
@@ -300,8 +312,8 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
         passes = 0
     elif space != 2:
         packed = 0
-        if space == 0 and ((how & 64) == 0 or sm_most(words) == lanes):
-            packed = 1
+        if space == 0 and (how & 32) == 0 and ((how & 64) == 0 or sm_most(words) == lanes):
+            packed = 1 + (how >> 4 & 1)
         passes = sm_wavefronts(s, words, width, packed)
     count = 0
     turns = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuperf_engine.errors import EngineError, LaunchError
 from gpuperf_engine.machines.machine import Machine, load_machine
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .fixture import Gpuperf
 
 __all__ = ["LaunchedKernel"]
+
+Launched: TypeAlias = "Profile | tuple[Profile, ...] | None"
 
 
 class LaunchedKernel(Kernel):
@@ -76,12 +78,17 @@ class LaunchedKernel(Kernel):
             )
         return GridLauncher(self, grid)
 
-    def __call__(self, *args: object, **keywords: object) -> Profile | None:
-        """Launches a function whose launcher takes no grid, as ``GridLauncher`` does. Raises ``EngineError``."""
+    def __call__(self, *args: object, **keywords: object) -> Launched:  # type: ignore[override]
+        """Launches a function whose launcher takes no grid, or takes it among its arguments, as ``GridLauncher`` does. Raises
+        ``EngineError``."""
         __tracebackhide__ = True
-        if self.takes_grid:
+        if not self.takes_grid:
+            return GridLauncher(self, None)(*args, **keywords)
+        given = self._function.without_grid(args, keywords)
+        if given is None:
             raise self._without_shape()
-        return GridLauncher(self, None)(*args, **keywords)
+        grid, arguments, rest = given
+        return GridLauncher(self, grid)(*arguments, **rest)
 
     def _without_shape(self) -> LaunchError:
         return LaunchError(f"kernel {self.name!r} needs a grid", hint="write kernel[grid](…), as on a GPU")
@@ -112,7 +119,7 @@ class LaunchedKernel(Kernel):
         gpuperf = self._gpuperf
         recorder, settings = gpuperf._recorder, gpuperf._settings
         site = recorder.site()
-        base = self._name or self.name
+        base = (self._name or self.name) + launches[0].part
         sources = [launch.source for launch in launches]
         given = (
             {parse(source.text, source.path).target: source for source in sources}
@@ -138,31 +145,35 @@ class GridLauncher:
     kernel: LaunchedKernel
     grid: Any
 
-    def __call__(self, *args: object, **keywords: object) -> Profile | None:
+    def __call__(self, *args: object, **keywords: object) -> Launched:
         """Runs the kernel with the arguments of the function, and returns what was counted, a ``gpuperf_engine.Profile`` (of several
-        compute capabilities that of the highest); ``None`` if the grid is empty. Memory of the host is copied to the device and
-        back. Raises ``EngineError``."""
+        compute capabilities that of the highest); ``None`` if the grid is empty, and a tuple if the call launches several kernels.
+        Memory of the host is copied to the device and back. Raises ``EngineError``."""
         __tracebackhide__ = True
         kernel = self.kernel
         gpuperf = kernel._gpuperf
         try:
             with step(gpuperf._progress, f"compiling {kernel.name}"):
-                launches, write_back = kernel._function.launches(
+                steps, write_back = kernel._function.launches(
                     self.grid, args, keywords, kernel._machines(), self._move
                 )
-            if not launches:
-                return None
-            cases = kernel._cases(launches)
-            profile: Profile | None = None
-            runs = list(zip(launches, cases))
-            for launch, case in runs if gpuperf._settings.enabled else runs[-1:]:
-                shape = (launch.grid, launch.block, launch.shared_bytes, launch.cluster, launch.cooperative)
-                arguments = tuple(launch.arguments[: len(case[1].params)])
-                profile = gpuperf._launch([case], shape, arguments, None)
-            write_back()
+            profiles = [self._run(launches) for launches in steps]
+            if profiles:
+                write_back()
         except EngineError as error:
             # The frames of the emulator say nothing about the kernel; the message does.
             raise error.with_traceback(None) from None
+        return tuple(profiles) if len(profiles) > 1 else (*profiles, None)[0]
+
+    def _run(self, launches: list[FunctionLaunch]) -> Profile:
+        """Runs one kernel for each compute capability, from the same memory; the results of the last one stay."""
+        __tracebackhide__ = True
+        gpuperf = self.kernel._gpuperf
+        runs = list(zip(launches, self.kernel._cases(launches)))
+        for launch, case in runs if gpuperf._settings.enabled else runs[-1:]:
+            shape = (launch.grid, launch.block, launch.shared_bytes, launch.cluster, launch.cooperative)
+            arguments = tuple(launch.arguments[: len(case[1].params)])
+            profile = gpuperf._launch([case], shape, arguments, None)
         return profile
 
     def _move(self, host: NDArray[np.generic], name: str, contents: bool) -> DeviceArray:

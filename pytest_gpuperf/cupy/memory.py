@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuperf_engine.errors import LaunchError
+from gpuperf_engine.memory.arrays import check_dtype
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +49,10 @@ class MovedArrays:
         self._ranges: list[_Range] = []
 
     def take(self, arrays: Sequence[tuple[str, NDArray[np.generic]]]) -> None:
-        """Move arrays with their names; those that overlap become one array of the device."""
+        """Move arrays with their names; those that overlap become one array of the device. Raises ``LaunchError`` for a type that
+        devices do not have."""
+        for _, array in arrays:
+            check_dtype(array.dtype)
         bounds = sorted((*_bounds(array), number) for number, (_, array) in enumerate(arrays) if array.size)
         groups: list[tuple[int, int, list[int]]] = []
         for start, end, number in bounds:
@@ -68,6 +72,11 @@ class MovedArrays:
             if known.start <= address < known.start + known.host.nbytes:
                 return known.array, address - known.start
         raise AssertionError("an array that was not moved")
+
+    def scratch(self, like: NDArray[np.generic], name: str) -> ArrayStructure:
+        """The address of memory of the device like an array of the host, without its contents."""
+        array = self._move(like, name, False)
+        return ArrayStructure(array.address.to_bytes(8, "little"), array)
 
     def write_back(self) -> None:
         """Give the host what the kernel left in its memory. Raises ``LaunchError`` for what may not be written."""

@@ -94,15 +94,16 @@ class JitFunction(ABC):
 @dataclass(frozen=True, slots=True)
 class FunctionLaunch:
     """A launch as the launcher of a function makes it: shapes in CTAs and threads, and arguments, at the end perhaps more than the
-    kernel has."""
+    kernel has. ``part``: the end of the case's name, which tells several kernels of one call apart."""
 
     source: PtxSource
     grid: tuple[int, int, int]
-    block: int
+    block: int | tuple[int, int, int]
     shared_bytes: int
     cluster: tuple[int, int, int] | None
     cooperative: bool
     arguments: Sequence[object]
+    part: str = ""
 
 
 class LaunchedFunction(ABC):
@@ -113,6 +114,12 @@ class LaunchedFunction(ABC):
     name: str
     takes_grid = True
 
+    def without_grid(
+        self, arguments: Sequence[object], keywords: Mapping[str, object]
+    ) -> tuple[object, Sequence[object], Mapping[str, object]] | None:
+        """The grid, the arguments and the keywords of a call that gives the grid among its arguments; ``None`` if none does."""
+        return None
+
     @abstractmethod
     def launches(
         self,
@@ -121,10 +128,10 @@ class LaunchedFunction(ABC):
         keywords: Mapping[str, object],
         machines: Sequence[Machine],
         move: Callable[[HostArray, str, bool], DeviceArray],
-    ) -> tuple[list[FunctionLaunch], Callable[[], None]]:
-        """What is to be launched on each of the machines, one of each compute capability in rising order, and what gives the host
-        the results afterwards; nothing for an empty grid. ``move`` makes a device array of a host array, with a name, and with its
-        contents or without. Raises ``EngineError``."""
+    ) -> tuple[list[list[FunctionLaunch]], Callable[[], None]]:
+        """The kernels of a call in order, each as it is to be launched on each of the machines, one of each compute capability in
+        rising order; and what gives the host the results afterwards. No kernel for an empty grid. ``move`` makes a device array of
+        a host array, with a name, and with its contents or without. Raises ``EngineError``."""
 
 
 def display(path: Path, rootdir: Path) -> str:

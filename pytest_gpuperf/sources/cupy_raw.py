@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from gpuperf_engine.errors import EngineError
 from .base import Compilation, PtxSource
 from .files import read_source
 
-__all__ = ["options", "pytest_gpuperf_ptx_source"]
+__all__ = ["pytest_gpuperf_ptx_source"]
 
 _RAW = ("RawKernel", "RawModule")
 _NAME = re.compile(r"\w+")
@@ -36,6 +35,7 @@ def pytest_gpuperf_ptx_source(
 
 
 def _compiled(source: Any, entry: str | None, arch: str) -> PtxSource:
+    from ..cupy.options import compiler, options
     from .compiler import compile_text
 
     named = entry or getattr(source, "name", None) or ""
@@ -57,11 +57,4 @@ def _compiled(source: Any, entry: str | None, arch: str) -> PtxSource:
     shown = Path(path).name if path else (named.partition("<")[0] or "cupy")
     flags = [*options(source.options), *(["--device-c"] if source.enable_cooperative_groups else [])]
     made = compile_text(text, shown, flags, arch, expression, source.backend)
-    return PtxSource(made.text, made.path, made.entry or named, made.compiler)
-
-
-def options(given: Sequence[str]) -> list[str]:
-    """The options that CuPy gives to NVRTC for those of a kernel: standard and headers, then that of ``cupy/cuda/compiler.py``."""
-    from cupy._core import core
-
-    return [*core.assemble_cupy_compiler_options(tuple(given)), "-ftz=true"]
+    return PtxSource(made.text, made.path, made.entry or named, compiler(made.compiler))

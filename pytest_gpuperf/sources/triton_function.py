@@ -59,7 +59,7 @@ class TritonFunction(LaunchedFunction):
         keywords: Mapping[str, object],
         machines: Sequence[Machine],
         move: Callable[[HostArray, str, bool], DeviceArray],
-    ) -> tuple[list[FunctionLaunch], Callable[[], None]]:
+    ) -> tuple[list[list[FunctionLaunch]], Callable[[], None]]:
         from ..triton.activation import check_version
 
         check_version()
@@ -84,7 +84,7 @@ class TritonFunction(LaunchedFunction):
                     launch.arguments,
                 )
             )
-        return made, moved.write_back
+        return [made] if made else [], moved.write_back
 
 
 def _name(function: Any) -> str:

@@ -34,7 +34,7 @@ class Add(LaunchedFunction):
             source = PtxSource(PTX.format(arch=arch, by=by), f"add[{arch}]", f"add_{by}", "adder 1")
             # the last argument is one that the kernel does not have
             made.append(FunctionLaunch(source, grid, host.size, 0, None, False, [array, None]))
-        return made if all(grid) else [], lambda: np.copyto(host, array.numpy())
+        return [made] if all(grid) else [], lambda: np.copyto(host, array.numpy())
 
 
 def pytest_gpuperf_ptx_source(source):

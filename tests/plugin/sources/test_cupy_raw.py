@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
         return PtxSource("ptx", shown, "_Z1fIiEvPT_" if expression else "", "NVRTC 13.0")
 
     core = SimpleNamespace(assemble_cupy_compiler_options=lambda options: ("-Iheaders", *options))
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14.2.0"))
     monkeypatch.setitem(sys.modules, "cupy._core", SimpleNamespace(core=core))
     monkeypatch.setattr(compiler, "compile_text", compile_text)
     return calls
@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 def test_a_raw_kernel_with_the_options_of_cupy(asked) -> None:
     made = cupy_raw.pytest_gpuperf_ptx_source(like("RawKernel", name="f"), None, "")
     assert isinstance(made, Compilation)
-    assert made.compile("sm_90") == PtxSource("ptx", "f", "f", "NVRTC 13.0")
+    assert made.compile("sm_90") == PtxSource("ptx", "f", "f", "cupy 14.2.0, NVRTC 13.0")
     assert asked == [("text", "f", ["-Iheaders", "-DA=1", "-ftz=true"], "sm_90", "", "nvrtc")]
 
 

@@ -212,6 +212,40 @@ def test_a_row_of_dram_is_closed_after_a_while() -> None:
         assert seen.row_clocks == 50 * rows
 
 
+@pytest.mark.parametrize(("size", "from_dram"), [("", 4), (".LTC64B", 2), (".LTC128B", 1), (".LTC256B", 1)])
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_prefetch_size_brings_more_of_a_line_into_l2(size: str, from_dram: int, copy: bool) -> None:
+    # The four sectors of a line in turn, each after the one before: the first of an aligned group comes from DRAM, the others from L2.
+    code = [*[f"LDG.E{size} R2, [R2.64]"] * 4, "FADD R4, R2, R2"]
+    words = [word for n in range(4) for word in access(1, {0: 1 << n})]
+    if copy:
+        code = [f"LDGSTS.E.BYPASS{size}.128 [R5], [R2.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x0"] * 4
+        words = [word for n in range(4) for word in [*access(1), *access(1, {0: 1 << n})]]
+    seen = run([*code, "EXIT"], [words], lines=1)
+    far, near = TOY.latencies["dram"], TOY.latencies["l2"]
+    assert seen.ended - START == pytest.approx(from_dram * far + (4 - from_dram) * near, abs=32)
+    assert seen.dram_sectors == 4
+    # rows of DRAM: one for each time
+    soon = replace(TOY, row_open=1)
+    assert run([*code, "EXIT"], [words], lines=1, row_rate=0.02, numbers=soon).row_clocks == 50 * from_dram
+    # nothing comes from DRAM that is in L2
+    assert run([*code, "EXIT"], [words], lines=1, share=0.0).dram_sectors == 0
+
+
+def test_what_is_fetched_beside_occupies_dram_and_arrives_with_it() -> None:
+    # One sector of each of 64 lines, of which the whole is fetched: 4 clocks for each sector, at 8 bytes a clock.
+    for size, sectors in (("", 64), (".LTC64B", 128), (".LTC128B", 256)):
+        code = [f"LDG.E{size} R{8 + n}, [R2.64]" for n in range(64)] + ["EXIT"]
+        seen = run(code, [[word for n in range(64) for word in access(1, {n: 4})]], lines=64)
+        assert seen.dram_sectors == sectors
+        assert seen.cycles - START == pytest.approx(4 * sectors, abs=16)
+    # another sector of the line, wanted at once, does not come before the one that it is fetched with
+    code = ["LDG.E.LTC128B R8, [R2.64]", "LDG.E.LTC128B R9, [R2.64]", "FADD R10, R9, R9", "EXIT"]
+    seen = run(code, [[*access(1, {0: 1}), *access(1, {0: 8})]], lines=1)
+    assert seen.ended - START == pytest.approx(TOY.latencies["dram"], abs=20)
+    assert seen.dram_sectors == 4
+
+
 def test_a_barrier_holds_all_until_the_last() -> None:
     code = ["MUFU.RCP R1, R2", "BAR.SYNC 0x0", "FADD R3, R4, R5", "EXIT"]
     # One warp: the barrier lets it go on 20 clocks later.

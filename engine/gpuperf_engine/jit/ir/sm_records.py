@@ -164,7 +164,8 @@ class Op(Record):
     from the odd one, ``REUSED`` if the previous instruction was of the same warp; ``WINDOW``: clocks in which these reads must end,
     0 if it does not wait for them. ``COLLECT``: clocks in which the queue of its sub-partition reads its registers. ``PAUSE``:
     clocks before the next instruction of the warp. ``ARGUMENT``: of a barrier or a wait; for an access, the words of a lane.
-    ``CHANGE``: bits of ``Change``. ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if another warp is preferred next.
+    ``CHANGE``: bits of ``Change``. ``FETCH``: sectors, aligned, that L2 reads from DRAM if one of them is missing there.
+    ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if another warp is preferred next.
     ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
     simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
     ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 beyond one for each sector
@@ -195,7 +196,8 @@ class Op(Record):
     TURNS = U64(88)
     WINDOW = U32(96)
     COLLECT = U32(100)
-    BYTES = 104
+    FETCH = U32(104)
+    BYTES = 112
 
 
 class Code(Record):
@@ -249,13 +251,15 @@ class Block(Record):
 
 class Line(Record):
     """A line of 128 bytes that a CTA touches. ``VALID``, ``TOUCHED``: the sectors that are in L1, and that the CTA has touched;
-    ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM.
+    ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM; ``FETCHED``: sectors that L2 has read
+    from DRAM, or is reading, because of a prefetch size.
     ``NEWER`` and ``OLDER``: its neighbours in L1 by last use; if L1 evicts a random line, ``OLDER`` is its place there. ``OPEN``: in
     the first line of each row of DRAM, until when the row is open."""
 
     VALID = U8(0)
     TOUCHED = U8(1)
     DRAM = U8(2)
+    FETCHED = U8(3)
     READY = U64(8)
     NEWER = U64(16)
     OLDER = U64(24)

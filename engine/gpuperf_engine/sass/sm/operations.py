@@ -49,6 +49,8 @@ _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
 #: Instructions on tensor memory, besides products.
 _TENSOR = TENSOR_PRODUCTS | {"UTCCP", "UTCSHIFT", "UTCBAR", "UTCATOMSWS", "LDTM", "STTM"}
+#: Sectors of a line that a prefetch size has.
+_PREFETCHES = {"LTC64B": 2, "LTC128B": 4, "LTC256B": 4}
 #: Bytes of shared memory that a copy to tensor memory reads, by shape.
 _COPIED = {
     "128x256": 4096,
@@ -181,9 +183,10 @@ class Operations:
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
-        row.view(np.uint32)[[Op.WINDOW // 4, Op.COLLECT // 4]] = (
+        row.view(np.uint32)[[Op.WINDOW // 4, Op.COLLECT // 4, Op.FETCH // 4]] = (
             self._window(kind, item, ports[0]),
             self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4)),
+            _fetch(item),
         )
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
 
@@ -279,6 +282,13 @@ def _words(item: Decoded) -> int:
     if item.base in ("LDSM", "STSM"):
         return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
     return next((count for name, count in WIDTHS.items() if name in words), 1)
+
+
+def _fetch(item: Decoded) -> int:
+    """Sectors that L2 reads from DRAM if one of them is missing there: the prefetch size of a load (``ld`` and ``cp.async`` with
+    ``.level::prefetch_size``, PTX manual), of which at most a line is simulated."""
+    words = item.opcode.split(".")
+    return next((sectors for name, sectors in _PREFETCHES.items() if name in words), 1)
 
 
 def _of_image(item: Decoded) -> int:

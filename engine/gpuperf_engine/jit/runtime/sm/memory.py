@@ -134,9 +134,19 @@ def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
     return 0
 
 
-def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
-    """The sectors that the CTA touches for the first time, if the data of the line come from DRAM. Some of the other lines are marked
-    as in flight: an SM in step with this one has just requested them from DRAM."""
+def sm_fetched(sectors: int, size: int) -> int:
+    """The sectors that L2 reads from DRAM for ``sectors``: all of each aligned group of ``size``."""
+    if size >= 4 and sectors:
+        return 15
+    if size == 2:
+        return sectors | (sectors & 5) << 1 | (sectors & 10) >> 1
+    return sectors
+
+
+def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int, size: int) -> int:
+    """The sectors that L2 reads from DRAM, in aligned groups of ``size``: those that the CTA touches for the first time, if the data
+    of the line come from DRAM. Some of the other lines are marked as in flight: an SM in step with this one has just requested
+    them from DRAM."""
     program = slot.PROGRAM
     if line.TOUCHED == 0:
         group = load8(program.GROUPS + number)
@@ -152,8 +162,11 @@ def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
                 sums -= 65536
                 line.DRAM = 2
             store64(sm.SUMS + 8 * GROUPS + 8 * group, sums)
-    new = sectors & ~line.TOUCHED
+    held = line.TOUCHED | line.FETCHED
+    new = sm_fetched(sectors & ~held, size) & ~held
     line.TOUCHED |= sectors
+    if size > 1:
+        line.FETCHED |= new
     if line.DRAM == 1:
         return new
     return 0
@@ -173,7 +186,7 @@ def sm_farther(sm: Sm, slot: Slot, number: int) -> int:
     return far * sm.SPREAD // most
 
 
-def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
+def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
     """When the sectors of a line that a load reads are ready."""
     number = word >> 4
     sectors = word & 15
@@ -191,8 +204,10 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
         if valid == 0:
             line.VALID = sectors
             sm_keep(sm, line)
-        first = missing & ~line.TOUCHED
-        far = bits_count(sm_touch(sm, slot, number, line, sectors) & missing)
+        first = missing & ~line.TOUCHED & ~line.FETCHED
+        fetched = sm_touch(sm, slot, number, line, sectors, op.FETCH)
+        far = bits_count(fetched & missing)
+        beside = bits_count(fetched) - far
         near = bits_count(missing) - far
         # data from DRAM pass through their slice too
         farther = sm_farther(sm, slot, number)
@@ -204,12 +219,17 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
             late = sm_below(sm, start, near, 0)
         if far:
             late = sm_below(sm, start, far, 1)
+            sm.DRAM += beside * sm.DRAM_COST
+            sm.DRAM_SECTORS += beside
             behind = sm_opened(sm, slot, number, 1, start)
             if behind > late:
                 late = behind
             latency = sm.LATENCY_DRAM + farther
         if start + latency + late > ready:
             ready = start + latency + late
+        if missing & line.FETCHED and line.READY > ready:
+            # what was fetched with other sectors is in L2 when they are
+            ready = line.READY
         line.VALID = line.VALID | sectors
         if ready > line.READY:
             line.READY = ready
@@ -224,7 +244,7 @@ def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
     number = word >> 4
     sectors = word & 15
     line = Line(slot.LINES + number * Line.BYTES)
-    touched = sm_touch(sm, slot, number, line, sectors)
+    touched = sm_touch(sm, slot, number, line, sectors, 1)
     far = bits_count(touched)
     near = bits_count(sectors) - far
     late = 0
@@ -350,7 +370,7 @@ def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
     if word & 15 == 0:
         return start
     if kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
-        return sm_loaded(sm, slot, word, start)
+        return sm_loaded(sm, slot, op, word, start)
     if kind == Kind.LOCAL_STORE:
         sm_local_stored(sm, slot, word, start)
         return start

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CODE_LINE", "CodeCaches", "SmNumbers"]
+from ...jit.ir.sm_records import CODE_LINE
 
-#: Instructions of 16 bytes in a line of code.
-CODE_LINE = 8
+__all__ = ["CODE_LINE", "CodeCaches", "SmNumbers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ class SmNumbers:
     KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
     memory; ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
-    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.
+    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that;
+    ``branch_clocks``: from a branch to an instruction in another line of code to that instruction, 0 if unknown.
     """
 
     architecture: int
@@ -99,3 +99,4 @@ class SmNumbers:
     read_clocks: int = 3
     wide_read_clocks: int = 6
     operand_clocks: int = 0
+    branch_clocks: int = 0

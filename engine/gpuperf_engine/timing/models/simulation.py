@@ -26,7 +26,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 16
+REVISION = 17
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
@@ -217,6 +217,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         queue=machine.memory_queue,
         address_clocks=round(1 / machine.address_rate),
         operand_clocks=round(1 / machine.operand_rate) if machine.operand_rate else 0,
+        branch_clocks=machine.branch or 0,
         lsu_clocks=max(1, round(WARP_SIZE / (machine.sub_partitions * machine.lanes["lsu"]))),
         wavefront_clocks=max(1, round(WAVEFRONT / machine.l1_bandwidth)),
         tag_rate=max(1, int(machine.l1_tag_rate)),

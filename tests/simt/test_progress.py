@@ -192,3 +192,37 @@ def test_a_loop_behind_a_look_at_the_clock_ends_at_the_budget(backend: str) -> N
         launch(backend, loop, before=LOCK, max_instructions=6_000)
     with pytest.raises(ge.BudgetExceeded):
         launch(backend, "mov.u32 %r0, %clock;" + loop, before=LOCK, max_instructions=6_000)
+
+
+#: as nvcc compiles ``grid.sync()``: the address of the grid's workspace, and a trap if there is none
+GRID_SYNC = """
+    .loc 1 12 5
+    .loc 2 66 9, inlined_at 1 12 5
+    mov.u32 %r1, %envreg2;
+    mov.u32 %r2, %envreg1;
+    or.b32 %r3, %r1, %r2;
+    setp.ne.u32 %p1, %r3, 0;
+    .loc 2 180 13, inlined_at 1 12 5
+    @!%p1 trap;
+    ret;
+"""
+SOURCES = '.file 1 "app.cu"\n.file 2 "/usr/local/cuda/include/cooperative_groups.h"\n'
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_a_barrier_of_the_grid_in_a_launch_that_is_not_cooperative(backend: str, lines: bool) -> None:
+    body = GRID_SYNC if lines else "\n".join(line for line in GRID_SYNC.splitlines() if ".loc" not in line)
+    before = SOURCES if lines else ""
+    with pytest.raises(ge.TrapError, match=r"trap executed: .* but the launch is not cooperative") as caught:
+        launch(backend, body, before=before)
+    assert "cudaLaunchCooperativeKernel" in str(caught.value)
+    assert ("source line app.cu:12" in str(caught.value)) == lines
+    launch(backend, body, before=before, cooperative=True)
+    # another trap of such a kernel, on a line of the program
+    with pytest.raises(ge.TrapError, match="trap executed") as caught:
+        launch(
+            backend,
+            GRID_SYNC.replace("@!%p1 trap;", "@!%p1 bra OWN;\nret;\nOWN: .loc 1 14 5\ntrap;"),
+            before=SOURCES,
+        )
+    assert "cooperative" not in str(caught.value)

@@ -116,10 +116,22 @@ def _line(item: Waiting) -> str:
 
 def trap(position: WarpPosition, instruction: Instruction, mask: int) -> TrapError:
     """``trap`` or ``brkpt`` was executed."""
+    reason, hint = "", None
+    if _misses_grid_barrier(position, instruction):
+        reason = ": the kernel has a barrier of the whole grid (cooperative groups, grid.sync()), but the launch is not cooperative"
+        hint = "launch it with cudaLaunchCooperativeKernel, the attribute cudaLaunchAttributeCooperative, or cooperative=True"
     return TrapError(
-        f"{instruction.opcode} executed", span=instruction.span,
-        details=[position.thread(lanes_of(mask)[0]), *_source(instruction)],
+        f"{instruction.opcode} executed{reason}", span=instruction.span,
+        details=[position.thread(lanes_of(mask)[0]), *_source(instruction)], hint=hint,
     )  # fmt: skip
+
+
+def _misses_grid_barrier(position: WarpPosition, instruction: Instruction) -> bool:
+    """Whether a ``trap`` is that of CUDA's ``cooperative_groups.h`` for a launch without a workspace for barriers of the grid, whose
+    address is in ``%envreg1`` and ``%envreg2``. Without source lines, any ``trap`` of a kernel that reads them is."""
+    location = instruction.location
+    of_header = location is None or location.path.endswith("cooperative_groups.h")
+    return of_header and position.program.grid_workspace is not None and not position.plan.cooperative
 
 
 def bad_member_mask(position: WarpPosition, instruction: Instruction, lane: int, mask: int) -> TrapError:

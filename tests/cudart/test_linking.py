@@ -84,7 +84,9 @@ def test_an_interrupted_call_leaves_the_device_in_error(monkeypatch, capsys):
     monkeypatch.setitem(
         calls.FUNCTIONS, "cudaDeviceSynchronize", calls.Function(interrupted, (), ctypes.c_int, True)
     )
-    state = SimpleNamespace(lock=RLock(), sticky=0, last=0, called="", observed=False, launches=None)
+    state = SimpleNamespace(
+        lock=RLock(), sticky=0, last=0, called="", observed=False, launches=None, contexts=[1]
+    )
     call = calls.bound("cudaDeviceSynchronize", "libcudart.so.13", state)
     assert call() == call() == state.last == 999  # cudaErrorUnknown
     assert capsys.readouterr().err == (

@@ -32,6 +32,11 @@ _INSTEAD = (
 )  # fmt: skip
 #: operand of ``RESUME`` (see ``dis``)
 _AFTER_YIELD_FROM = 2
+#: functions of the runtime that do not make the primary context current: they need no device, or only describe it
+_WITHOUT_CONTEXT = re.compile(
+    r"__cuda|cuda(GetDevice|SetDeviceFlags|SetValidDevices|ChooseDevice|DeviceGet|\w*Version$|\w*Error|GetDriverEntryPoint"
+    r"|GetExportTable|ThreadExchangeStreamCaptureMode|CreateChannelDesc|Profiler)"
+)
 _VARIANT = re.compile(r"_pt[ds][sz]$")
 _VERSION = re.compile(r"_v\d+$")
 
@@ -76,12 +81,15 @@ def bound(name: str, library: str, state: State) -> Any:
     if known is None:
         return _missing(plain, driver, state)
     implementation, always = known.implementation, not known.plain
+    enters = not driver and not _WITHOUT_CONTEXT.match(plain)
 
     def answer(arguments: tuple[Any, ...]) -> Any:
         with state.lock:
             if state.sticky and not always:
                 return state.sticky
             state.called = plain
+            if enters and not state.contexts:
+                state.contexts.append(state.primary)
             try:
                 value = implementation(state, *arguments)
                 if state.observed and state.launches is not None:

@@ -26,7 +26,7 @@ from .calls import say
 from .codes import CudaError, code_of
 from .launch_log import LaunchLog
 
-__all__ = ["Counted", "Kind", "State", "Stream", "Used"]
+__all__ = ["Context", "Counted", "Kind", "State", "Stream", "Used"]
 
 _DEFAULT_MACHINE = "h100-sxm"
 #: kinds of memory (``cudaMemoryType``): host, managed
@@ -95,6 +95,14 @@ _DEFAULT_STREAMS = (0, 1, 2)
 _LEGACY_STREAMS = (0, 1)
 
 
+@dataclass(eq=False)
+class Context:
+    """``flags`` as given by the program; ``retained``: the reference count of the primary context."""
+
+    flags: int = 0
+    retained: int = 0
+
+
 @dataclass
 class State:
     """The state of the runtime. ``sticky``: the error code of a kernel that failed, which every later call returns, as on a GPU.
@@ -113,6 +121,8 @@ class State:
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
+    #: stacks of contexts, by thread
+    stacks: dict[int, list[int]] = field(default_factory=dict)
     #: settings that a program can read back and that have no other effect
     settings: dict[Any, Any] = field(default_factory=dict)
     registrations: list[Any] = field(default_factory=list)
@@ -210,9 +220,16 @@ class State:
 
     @property
     def contexts(self) -> list[int]:
-        """The contexts that the calling thread has made current, the current one last."""
-        stack: list[int] = self.objects.setdefault(("contexts", threading.get_ident()), [])
-        return stack
+        """The contexts that the calling thread has made current, the current one last. The runtime adds the primary one (CUDA's
+        manual, "Interactions with the CUDA Driver API"). Not by ``get_ident``, which a new thread may have from one that ended."""
+        return self.stacks.setdefault(threading.get_native_id(), [])
+
+    @property
+    def primary(self) -> int:
+        """The primary context."""
+        handle: int = self.objects.get("primary") or self.new(Context())
+        self.objects["primary"] = handle
+        return handle
 
     @property
     def context(self) -> int:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
-from dataclasses import dataclass
 
 from ..calls import DRIVER, function
 from ..codes import CudaError, described, driver_name
 from ..driver_names import symbol_of
 from ..events import cudaDeviceReset, text_address
 from ..properties import VERSIONS, attribute_values
-from ..state import State
+from ..state import Context, State
 
-__all__ = ["Context", "entry_point"]
+__all__ = ["entry_point"]
 
 _PER_THREAD = 2
 _FOUND, _NO_SYMBOL, _TOO_OLD = range(3)
-
-
-@dataclass(eq=False)
-class Context:
-    """``flags`` as given by the program; ``retained``: the reference count of the primary context."""
-
-    flags: int = 0
-    retained: int = 0
 
 
 @function(c_uint, plain=False)
@@ -150,18 +141,6 @@ def cuDeviceGetProperties(state: State, out: int, device: int) -> None:
 # -- contexts -------------------------------------------------------------------------------------------------------------
 
 
-def _primary(state: State) -> int:
-    handle: int = state.objects.get("primary") or state.new(Context())
-    state.objects["primary"] = handle
-    return handle
-
-
-def _current(state: State) -> int:
-    """The current context, 0 if there is none. The runtime makes the primary context current by itself."""
-    stack = state.contexts
-    return stack[-1] if stack else _primary(state) if state.registrations else 0
-
-
 def _write(out: int | None, value: int) -> None:
     if out:
         c_void_p.from_address(out).value = value or None
@@ -199,7 +178,7 @@ def cuCtxDestroy(state: State, context: int) -> None:
 
 @function(c_void_p)
 def cuCtxGetCurrent(state: State, out: int) -> None:
-    _write(out, _current(state))
+    _write(out, state.context)
 
 
 @function(c_void_p)
@@ -228,19 +207,19 @@ def cuCtxPopCurrent(state: State, out: int | None) -> None:
 
 @function(c_void_p)
 def cuCtxGetDevice(state: State, out: int) -> None:
-    if not _current(state):
+    if not state.context:
         raise CudaError(201)  # cuda.core asks whether there is one
     c_int.from_address(out).value = 0
 
 
 @function(c_void_p)
 def cuCtxGetFlags(state: State, out: int) -> None:
-    c_uint.from_address(out).value = state.of(_current(state), Context).flags
+    c_uint.from_address(out).value = state.of(state.context, Context).flags
 
 
 @function(c_uint)
 def cuCtxSetFlags(state: State, flags: int) -> None:
-    state.of(_current(state), Context).flags = flags
+    state.of(state.context, Context).flags = flags
 
 
 @function(c_void_p, c_void_p)
@@ -250,7 +229,7 @@ def cuCtxGetApiVersion(state: State, context: int, out: int) -> None:
 
 @function(c_void_p, c_void_p)
 def cuCtxGetId(state: State, context: int | None, out: int) -> None:
-    c_ulonglong.from_address(out).value = context or _current(state)
+    c_ulonglong.from_address(out).value = context or state.context
 
 
 @function(also=("cuCtxSynchronize_v2",))
@@ -261,21 +240,21 @@ def cuCtxSynchronize(state: State) -> None:
 @function(c_void_p, c_void_p)
 def cuStreamGetCtx(state: State, stream: int, out: int) -> None:
     state.stream_of(stream)
-    _write(out, _current(state) or _primary(state))
+    _write(out, state.context or state.primary)
 
 
 @function(c_void_p, c_int)
 def cuDevicePrimaryCtxRetain(state: State, out: int, device: int) -> None:
     if device:
         raise CudaError(101, f"there is one device, 0; asked for {device}")
-    handle = _primary(state)
+    handle = state.primary
     state.of(handle, Context).retained += 1
     _write(out, handle)
 
 
 @function(c_int, plain=False)
 def cuDevicePrimaryCtxRelease(state: State, device: int) -> None:
-    context = state.of(_primary(state), Context)
+    context = state.of(state.primary, Context)
     context.retained = max(0, context.retained - 1)
 
 
@@ -286,11 +265,11 @@ def cuDevicePrimaryCtxReset(state: State, device: int) -> None:
 
 @function(c_int, c_uint)
 def cuDevicePrimaryCtxSetFlags(state: State, device: int, flags: int) -> None:
-    state.of(_primary(state), Context).flags = flags
+    state.of(state.primary, Context).flags = flags
 
 
 @function(c_int, c_void_p, c_void_p)
 def cuDevicePrimaryCtxGetState(state: State, device: int, flags: int, active: int) -> None:
-    context = state.of(_primary(state), Context)
+    context = state.of(state.primary, Context)
     c_uint.from_address(flags).value = context.flags
     c_int.from_address(active).value = int(context.retained > 0 or bool(state.registrations))

@@ -38,7 +38,8 @@ def add_parser(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program, unchanged, on the emulator; --gate compares its launches with a baseline",
-        usage="gpuperf run [--target ID] [--triton | --races MODE --values WHAT -o FILE.json | --gate …] -- PROGRAM [ARGUMENT …]",
+        usage="gpuperf run [--target ID] [--triton | --races MODE --uninitialized MODE --values WHAT -o FILE.json | --gate …] "
+        "-- PROGRAM [ARGUMENT …]",
         epilog="example: gpuperf run --gate --update --target h100-sxm -- build/app --size 1000",
     )
     parser.add_argument(
@@ -54,6 +55,11 @@ def add_parser(commands: Subcommands) -> None:
         "--races",
         choices=("off", "note", "error"),
         help="CUDA programs: detect races (default: off; with --gate as configured)",
+    )
+    parser.add_argument(
+        "--uninitialized",
+        choices=("off", "note", "error"),
+        help="CUDA programs: detect reads of device memory that nothing wrote (default: off; with --gate as configured)",
     )
     parser.add_argument(
         "--values",
@@ -107,9 +113,16 @@ def run(arguments: argparse.Namespace) -> int:
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not command:
         raise UsageError("give a program: gpuperf run -- PROGRAM ARGUMENTS")
-    of_cuda = arguments.races or arguments.output or arguments.max_instructions or arguments.values
-    if arguments.triton and of_cuda:
-        raise UsageError("--races, --values, --max-instructions and -o are for CUDA programs: omit --triton")
+    of_cuda = {
+        "--races": arguments.races,
+        "--uninitialized": arguments.uninitialized,
+        "--values": arguments.values,
+        "--max-instructions": arguments.max_instructions,
+        "-o": arguments.output,
+    }
+    if arguments.triton and any(of_cuda.values()):
+        *names, last = of_cuda
+        raise UsageError(f"{', '.join(names)} and {last} are for CUDA programs: omit --triton")
     if arguments.max_instructions is not None and arguments.max_instructions < 1:
         raise UsageError(f"--max-instructions {arguments.max_instructions}: at least 1")
     idle = [option for name, option in _OF_GATE.items() if getattr(arguments, name)]
@@ -147,6 +160,7 @@ def run(arguments: argparse.Namespace) -> int:
             output=arguments.output,
             folder=str(logged) if values != OFF else "",
             telling=True,
+            uninitialized=arguments.uninitialized or OFF,
         )
         used = Path(folder) / "used"
         code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})

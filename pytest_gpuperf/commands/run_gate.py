@@ -19,6 +19,9 @@ from .common import FAILED, NOT_JUDGED, OK, USAGE
 
 __all__ = ["gate"]
 
+#: ``gpuperf_uninitialized`` for the choices of ``gpuperf run --uninitialized``
+_UNINITIALIZED = {"off": "ignore", "note": "warn", "error": "error"}
+
 
 def gate(arguments: argparse.Namespace, command: Sequence[str]) -> int:
     """Return the exit code of the gate, or ``NOT_JUDGED`` if the program itself failed."""
@@ -39,6 +42,8 @@ def gate(arguments: argparse.Namespace, command: Sequence[str]) -> int:
         options += ["-o", "gpuperf_targets=" + "\n".join(arguments.target)]
     if arguments.races:
         options += ["-o", f"gpuperf_races={arguments.races}"]
+    if arguments.uninitialized:
+        options += ["-o", f"gpuperf_uninitialized={_UNINITIALIZED[arguments.uninitialized]}"]
     if arguments.values:
         options += ["-o", f"gpuperf_program_values={arguments.values}"]
     if arguments.baselines:

@@ -57,12 +57,14 @@ def environment(
     budget: Mapping[str, object] | None = None,
     inputs: bool = False,
     telling: bool = False,
+    uninitialized: str = OFF,
     of_python: bool = False,
 ) -> dict[str, str]:
     """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
     file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``; ``inputs``: with what they find in
-    memory; ``telling``: what they are noted for goes to stderr; ``of_python``: programs of Python are among them, which need no shared
-    library of it. Raises ``MachineError``."""
+    memory; ``telling``: what they are noted for goes to stderr; ``uninitialized``: what reads of uninitialised memory cause,
+    ``off``, ``note`` or ``error``; ``of_python``: programs of Python are among them, which need no shared library of it. Raises
+    ``MachineError``."""
     libraries = build_libraries()
     return {
         **{
@@ -82,6 +84,7 @@ def environment(
         "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
         "GPUPERF_RUN_INPUTS": "yes" if inputs else "",
         "GPUPERF_RUN_TELL": "yes" if telling else "",
+        "GPUPERF_RUN_UNINITIALIZED": uninitialized,
     }
 
 

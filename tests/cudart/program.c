@@ -264,6 +264,21 @@ static void races(void)
     OK(cudaDeviceSynchronize());
 }
 
+static void blank(void)
+{
+    int *device, host[64] = {0};
+    OK(cudaMalloc((void **)&device, 256));
+    OK(cudaMemcpy(device, host, 256, 1));
+    OK(launch(&add_host, 2, 32, device, 1, 0));
+    OK(cudaDeviceSynchronize());
+    for (int i = 0; i < 3; i++) {
+        cudaMalloc((void **)&device, 256);
+        cudaMemcpy(device, host, 172, 1); /* the rest of the second block stays as it is */
+        launch(&add_host, 2, 32, device, 1, 0);
+    }
+    printf("%d\n", cudaDeviceSynchronize());
+}
+
 static void ends(void) { printf("atexit\n"); }
 
 int main(int argc, char **argv)
@@ -284,6 +299,8 @@ int main(int argc, char **argv)
         works();
     else if (!strcmp(argv[2], "races"))
         races();
+    else if (!strcmp(argv[2], "blank"))
+        blank();
     else
         errors();
     printf("%s\n", wrong ? "wrong" : "right");

@@ -163,6 +163,22 @@ def test_races_are_told_once(program):
 
 
 @needs_compiler
+def test_reads_of_uninitialised_memory_are_told_once(program):
+    """Of three launches on arrays whose end nothing has written."""
+    told = "program[sm_80]:10:5: ld.global.u32 of kernel 'add' reads uninitialised memory"
+    result = run(program, "blank", options=("--uninitialized", "note"))
+    assert (result.stdout, result.returncode) == ("0\nright\natexit\n", 42), result.stderr
+    assert result.stderr.count("reads uninitialised memory") == 1 and told in result.stderr
+    # an error stays, as that of any kernel: cudaErrorLaunchFailure
+    result = run(program, "blank", options=("--uninitialized", "error"))
+    assert (result.stdout, result.returncode) == ("719\nright\natexit\n", 42), result.stderr
+    assert told in result.stderr and "write it first, or use --uninitialized note" in result.stderr
+    assert "uninitialised" not in run(program, "blank").stderr
+    # copies, fills, kernels and pointers of the host write what this program reads
+    assert "uninitialised" not in run(program, "works", options=("--uninitialized", "note")).stderr
+
+
+@needs_compiler
 def test_notes_on_launches_are_said_once(program, tmp_path):
     """Of 92 launches of a kernel in which each part of a warp comes to a barrier of its own."""
     apart = (

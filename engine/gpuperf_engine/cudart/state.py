@@ -15,11 +15,12 @@ from typing import Any
 
 from ..api import Device
 from ..device.first_inputs import FirstInputs
-from ..errors import Deadlock, EngineError, LaunchError
+from ..errors import Deadlock, EngineError, LaunchError, MemoryFault
 from ..machines.machine import Machine, load_machine
 from ..profile.budget import Budget
-from ..profile.build import notes_of
+from ..profile.build import LaunchRecord, notes_of
 from ..results import Profile
+from ..results.cxx_names import readable_name
 from ..results.races import race_error
 from .call_paths import CallPaths
 from .calls import say
@@ -32,6 +33,7 @@ _DEFAULT_MACHINE = "h100-sxm"
 #: kinds of memory (``cudaMemoryType``): host, managed
 _OF_HOST = (1, 3)
 _HOST_WAITS = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
+_LAUNCH_FAILURE = 719
 _MOST_NOTES = 20
 """The maximum number of notes on launches that are written."""
 
@@ -135,6 +137,8 @@ class State:
     observed: bool = False
     #: whether reads of uninitialised memory are reported; this takes a shadow byte for each byte of memory
     followed: bool = True
+    #: what a kernel that reads uninitialised memory causes: nothing (``off``), a note or an error
+    uninitialized: str = "off"
     #: whether notes on launches are written at once, as no later reader of their profiles would report them
     telling: bool = False
     called: str = ""
@@ -183,7 +187,8 @@ class State:
             if environment.get("GPUPERF_RUN_INPUTS"):
                 device.first_inputs = FirstInputs()
         state.observed = observed
-        state.followed = observed or bool(folder)
+        state.uninitialized = environment.get("GPUPERF_RUN_UNINITIALIZED") or "off"
+        state.followed = observed or bool(folder) or state.uninitialized != "off"
         state.telling = bool(environment.get("GPUPERF_RUN_TELL"))
         if observed:
             device.call_path = CallPaths(lambda: state.launching, lambda: state.called)
@@ -260,9 +265,12 @@ class State:
         try:
             operation()
         except EngineError as error:
-            self.sticky = self.last = code_of(error, running=True)
-            waits = isinstance(error, Deadlock) and self._host_writes()
-            say("\n  ".join([str(error), *error.causes, *[_HOST_WAITS] * waits]))
+            self._fail(error, code_of(error, running=True))
+
+    def _fail(self, error: EngineError, code: int) -> None:
+        self.sticky = self.last = code
+        waits = isinstance(error, Deadlock) and self._host_writes()
+        say("\n  ".join([str(error), *error.causes, *[_HOST_WAITS] * waits]))
 
     def _host_writes(self) -> bool:
         """Whether any memory can be accessed by pointer from both host and kernels."""
@@ -272,13 +280,15 @@ class State:
         )
 
     def tell(self, profile: Profile) -> None:
-        """Write once which rules a kernel breaks and which of its accesses race, up to ``_MOST_NOTES`` rules. Reads of uninitialised
-        memory are not reported here, as correct programs do this too."""
+        """Write once which rules a kernel breaks, up to ``_MOST_NOTES``, which of its accesses race, and, if requested, which of its
+        instructions read uninitialised memory: correct programs do this too. The device is then in error if that is one."""
         (record,) = profile.records
         for note in notes_of(record.program, record.plan, record.observation):
             if note not in self.reported and len(self.reported) <= _MOST_NOTES:
                 self.reported.add(note)
                 say(f"note: {note}" if len(self.reported) <= _MOST_NOTES else "further notes are omitted")
+        if self.uninitialized != "off":
+            self._tell_uninitialized(profile.kernel, record)
         if self.device.races != "note":
             return
         new = []
@@ -289,6 +299,25 @@ class State:
                 new.append(race)
         if new:
             say(str(race_error(profile.kernel, new)))
+
+    def _tell_uninitialized(self, kernel: str, record: LaunchRecord) -> None:
+        reads = []
+        for index in sorted(record.observation.uninitialized):
+            instruction = record.program.sites[index].instruction
+            place = instruction.span if instruction.location is None else instruction.location.described
+            reads.append(
+                f"{place}: {instruction.opcode} of kernel {readable_name(kernel)!r} reads uninitialised memory"
+            )
+        if reads and self.uninitialized == "error":
+            fault = MemoryFault(
+                reads[0], details=reads[1:], hint="write it first, or use --uninitialized note"
+            )
+            self._fail(fault, _LAUNCH_FAILURE)
+            return
+        for read in reads:
+            if read not in self.said:
+                self.said.add(read)
+                say(read)
 
     def report(self) -> None:
         """Write the counts by kernel, and the launches, to the requested files."""

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
     from .device import TritonDevice
 
-__all__ = ["bencher", "replace_in_triton"]
+__all__ = ["LEAST_US", "bencher", "replace_in_triton"]
+
+LEAST_US = 1e-3
+"""The shortest time in microseconds: programs divide by times, and what torch computes takes none."""
 
 
 def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., float | list[float]]:
@@ -36,7 +39,7 @@ def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., float 
                 fn()
         finally:
             device.timing = timing
-        milliseconds = (device.elapsed_us - before) / 1000
+        milliseconds = max(device.elapsed_us - before, LEAST_US) / 1000
         if quantiles is not None:
             return [milliseconds] * len(quantiles)
         return [milliseconds] if return_mode == "all" else milliseconds

@@ -18,6 +18,7 @@ from gpuperf_engine.errors import EngineError
 
 from .imported_functions import library_base, replace, slots_of
 from .signals import Deferred
+from .usage import BLOCK, Usage
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["TorchMemory", "storage_of"]
 
 _LIBRARY = "libc10.so"
-#: the alignment of torch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize)
-_ALIGNMENT = 512
 _FOREIGN = "an array of the host"
 _Allocate = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
 _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -47,8 +46,10 @@ class TorchMemory:
         self._callbacks = _Allocate(self._allocate), _Free(self._free)
         self.signals: Deferred | None = None
         self._slots: dict[str, list[int]] = {}
-        #: addresses of tensors on the GPU; all other tensors are on the host
-        self._of_gpu: set[int] = set()
+        #: sizes of tensors on the GPU by address; all other tensors are on the host
+        self._of_gpu: dict[int, int] = {}
+        #: of the tensors on the GPU
+        self.usage = Usage()
         #: ``on_gpu``: whether tensors that this thread allocates are on the GPU
         self.placing = threading.local()
 
@@ -99,17 +100,18 @@ class TorchMemory:
             with self._lock:
                 self._busy += 1
                 try:
-                    align = max(alignment, _ALIGNMENT)
+                    align = max(alignment, BLOCK)
                     address = self.device.allocate(
                         size, name="a tensor", align=align, pad=None, host="managed"
                     )
                 finally:
                     self._busy -= 1
                 self._settle()
+                if getattr(self.placing, "on_gpu", True):
+                    self._of_gpu[address] = size
+                    self.usage.add(size)
         except EngineError:
             return errno.ENOMEM
-        if getattr(self.placing, "on_gpu", True):
-            self._of_gpu.add(address)
         result[0] = address
         return 0
 
@@ -130,7 +132,9 @@ class TorchMemory:
             self._busy += 1
             try:
                 address = self._waiting.pop()
-                self._of_gpu.discard(address)
+                size = self._of_gpu.pop(address, None)
+                if size is not None:
+                    self.usage.remove(size)
                 self.device.free(address)
             finally:
                 self._busy -= 1

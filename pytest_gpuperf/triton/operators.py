@@ -10,7 +10,7 @@ import torch
 
 from .placement import Places
 
-__all__ = ["take_over"]
+__all__ = ["own", "take_over"]
 
 _Function = Callable[..., object]
 #: dispatch keys of a GPU, and the keys by which tensors of the program are dispatched
@@ -56,7 +56,7 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
             register(self, op_name, fn, key, **options)
             return
         if for_host is None:
-            for_host = _own(operator, host)
+            for_host = own(operator, host)
 
         def chosen(*args: object, **kwargs: object) -> object:
             with torch._C.DisableTorchFunction():
@@ -72,7 +72,7 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
     library.impl = impl
 
 
-def _own(operator: str, key: str) -> _Function | None:
+def own(operator: str, key: str) -> _Function | None:
     """torch's own kernel of an operator; ``None`` if there is none, or if torch is too old to return it (2.9)."""
     get_kernel = getattr(torch.library, "get_kernel", None)
     if get_kernel is None or not torch._C._dispatch_has_kernel_for_dispatch_key(operator, key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import types
+import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -12,8 +13,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from . import autocast, inductor, operators
-from .placement import Places, one_device
+from . import autocast, bindings, inductor, legacy_types, operators, precision
+from .benchmark import LEAST_US
+from .bindings import nothing
+from .placement import GPU, Places, one_device
 
 if TYPE_CHECKING:
     from .device import TritonDevice
@@ -39,17 +42,31 @@ _TO = 5
 class Stream:
     """A stream: all work is in order, so it has no state."""
 
-    cuda_stream = 0
+    cuda_stream = stream_id = priority = 0
     device_index = 0
+    device_type = 1  # of CUDA (c10/core/DeviceType.h)
 
     def __init__(self, *_: object, **__: object) -> None:
         self.device = torch.device("cuda", 0)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return 0, -5  # of CUDA on all GPUs that are described
 
     def synchronize(self) -> None:
         pass
 
     def query(self) -> bool:
         return True
+
+    def is_capturing(self) -> bool:
+        return False
 
     def wait_stream(self, stream: Stream) -> None:
         pass
@@ -73,12 +90,20 @@ class Within(contextlib.nullcontext[None]):
 def install(device: TritonDevice) -> None:
     """Replace ``torch.cuda`` from now on."""
     places = Places(device.memory)
-    for name, value in {**stand_in(device), **inductor.names()}.items():
-        setattr(torch.cuda, name, value)
+    stream = Stream()
+    bindings.take_over(device, stream)
+    for name, value in {**stand_in(device, stream, places), **inductor.names()}.items():
+        for module in (torch.cuda, torch.cuda.streams):
+            if module is torch.cuda or hasattr(module, name):
+                setattr(module, name, value)
     inductor.prepare(device, places)
     places.show()
     places.keep_in_files()
     torch.Generator = Generator
+    torch.Tensor.record_stream = nothing  # its own refuses streams that torch did not make
+    torch.random.get_rng_state = torch.get_rng_state = _state_of(places)
+    legacy_types.take_over()
+    precision.take_over(places)
     mode = CudaOnCpu(places)
     mode.watch_backward()
     autocast.take_over(places)
@@ -86,17 +111,13 @@ def install(device: TritonDevice) -> None:
     mode.__enter__()
 
 
-def stand_in(device: TritonDevice) -> dict[str, object]:
+def stand_in(device: TritonDevice, stream: Stream, places: Places) -> dict[str, object]:
     """Names of ``torch.cuda`` with their replacements."""
     names = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "_lazy_init": _nothing,
-        **_device_names(device), **_stream_names(device), **_memory_names(device), **_generator_names(),
+        "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "_lazy_init": nothing,
+        **_device_names(device), **_stream_names(device, stream), **_memory_names(device), **_generator_names(places),
     }  # fmt: skip
     return {name: _own(name, value) for name, value in names.items()}
-
-
-def _nothing(*_: object, **__: object) -> None:
-    pass
 
 
 class Properties(types.SimpleNamespace):
@@ -112,7 +133,8 @@ def _properties(device: TritonDevice) -> Properties:
         shared_memory_per_block=_SHARED_WITHOUT_ASKING, clock_rate=known["sm_clock_rate"], memory_clock_rate=known["mem_clock_rate"],
         memory_bus_width=known["mem_bus_width"], is_integrated=0, is_multi_gpu_board=0, max_threads_per_block=1024,
         shared_memory_per_multiprocessor=machine.shared_per_sm, regs_per_multiprocessor=machine.registers_per_sm,
-        max_threads_per_multi_processor=machine.max_threads_per_sm, L2_cache_size=0, gcnArchName="",
+        max_threads_per_multi_processor=machine.max_threads_per_sm, L2_cache_size=machine.l2_bytes, gcnArchName="",
+        uuid=uuid.uuid5(uuid.NAMESPACE_DNS, machine.name), pci_bus_id=0, pci_device_id=0, pci_domain_id=0,
     )  # fmt: skip
 
 
@@ -132,12 +154,11 @@ def _device_names(device: TritonDevice) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _stream_names(device: TritonDevice) -> dict[str, object]:
+def _stream_names(device: TritonDevice, stream: Stream) -> dict[str, object]:
     """The only stream, and events."""
-    stream = Stream()
     return {
-        "Stream": Stream, "ExternalStream": Stream, "Event": _event_class(device), "stream": Within, "set_stream": _nothing,
-        "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "synchronize": _nothing,
+        "Stream": Stream, "ExternalStream": Stream, "Event": _event_class(device), "stream": Within, "set_stream": nothing,
+        "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "synchronize": nothing,
         "is_current_stream_capturing": lambda: False,
     }  # fmt: skip
 
@@ -148,8 +169,11 @@ def _event_class(device: TritonDevice) -> type:
     class Event:
         """A time on the clock of predicted times."""
 
+        cuda_event = event_id = 0
+
         def __init__(self, enable_timing: bool = False, **_: object) -> None:
             device.timing |= enable_timing
+            self.device = GPU
             self._time = 0.0
 
         def record(self, stream: Stream | None = None) -> None:
@@ -157,7 +181,7 @@ def _event_class(device: TritonDevice) -> type:
 
         def elapsed_time(self, end: Event) -> float:
             """The elapsed time in milliseconds; always positive."""
-            return max(end._time - self._time, 1e-3) / 1000
+            return max(end._time - self._time, LEAST_US) / 1000
 
         def synchronize(self) -> None:
             pass
@@ -172,28 +196,30 @@ def _event_class(device: TritonDevice) -> type:
 
 
 def _memory_names(device: TritonDevice) -> dict[str, object]:
-    """Memory usage. There is no cache of freed memory, and no peak statistics."""
-
-    def used(*_: object, **__: object) -> int:
-        left, every = device.device.memory_left
-        return every - left
-
-    return {
-        "memory_allocated": used, "max_memory_allocated": used, "memory_reserved": used, "max_memory_reserved": used,
-        "reset_peak_memory_stats": _nothing, "reset_max_memory_allocated": _nothing, "memory_stats": lambda *_: {},
-        "mem_get_info": lambda *_: device.device.memory_left, "empty_cache": _nothing, "ipc_collect": _nothing,
-    }  # fmt: skip
+    """Memory of the device. What torch's tensors use of it, its own functions find in ``bindings``."""
+    return {"mem_get_info": lambda *_: device.device.memory_left, "ipc_collect": nothing}
 
 
-def _generator_names() -> dict[str, object]:
+def _state_of(places: Places) -> Callable[[], torch.Tensor]:
+    """``torch.get_rng_state``: a method of a generator is not intercepted, and states are on the host."""
+
+    def get_rng_state() -> torch.Tensor:
+        return places.call(False, torch.default_generator.get_state, (), {})
+
+    return get_rng_state
+
+
+def _generator_names(places: Places) -> dict[str, object]:
     """Random numbers, from the CPU's generator."""
     generator = torch.default_generator
 
     def seeded(seed: int) -> None:
         generator.manual_seed(seed)
 
+    state = _state_of(places)
+
     def state_of_generator(*_: object) -> torch.Tensor:
-        return generator.get_state()
+        return state()
 
     def set_state(state: torch.Tensor, *_: object) -> None:
         generator.set_state(state)
@@ -205,7 +231,8 @@ def _generator_names() -> dict[str, object]:
     return {
         "manual_seed": seeded, "manual_seed_all": seeded, "seed": generator.seed, "seed_all": generator.seed,
         "initial_seed": generator.initial_seed, "get_rng_state": state_of_generator, "set_rng_state": set_state,
-        "get_rng_state_all": lambda: [generator.get_state()], "set_rng_state_all": set_states,
+        "get_rng_state_all": lambda: [state()], "set_rng_state_all": set_states,
+        "default_generators": (generator,),
     }  # fmt: skip
 
 
@@ -228,7 +255,13 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
     def __new__(cls, device: torch.device | str | int = "cpu") -> Generator:
         made: Generator = super().__new__(cls, _on_cpu(device))
+        made._named = torch.device(device)
         return made
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the program named."""
+        return GPU if self._named.type == "cuda" else self._named
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
@@ -277,8 +310,15 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
                 places.named(kwargs.get("device", args[1] if len(args) > 1 else None))
             copy = name == "pin_memory" or places.is_on_gpu(args[0]) is not to_gpu
             return places.call(to_gpu, args[0].to, ("cpu",), {"copy": copy})
-        if name == "record_stream":
-            return None
+        if name == "type":
+            kind = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+            if kind is None:
+                said = func(*args)
+                return legacy_types.name_of(said) if places.is_on_gpu(args[0]) else said
+            found = legacy_types.meaning(kind)
+            if found is not None:
+                copy = {"copy": True} if places.is_on_gpu(args[0]) is not found[1] else {}
+                return places.call(found[1], args[0].to, (found[0],), copy)
         if name == "get_device" and args and args[0].device.type == "cuda":
             return 0
         if kwargs.get("pin_memory"):

@@ -201,8 +201,108 @@ def test_there_is_one_device():
     assert torch.zeros(2, device="cuda:0").is_cuda and torch.zeros(2, device=0).is_cuda
 
 
+def test_memory_is_counted_as_by_the_allocator_of_torch():
+    # blocks are multiples of 512 bytes (PyTorch, "CUDA semantics", memory management)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    one = torch.empty(1, device="cuda")
+    large = torch.empty(1 << 20, device="cuda")
+    on_the_host = torch.empty(1 << 20)
+    assert torch.cuda.memory_allocated() - before == 512 + (4 << 20)
+    assert torch.cuda.memory_stats()["allocated_bytes.all.current"] == torch.accelerator.memory_allocated()
+    del large
+    assert torch.cuda.memory_allocated() - before == 512
+    assert torch.cuda.max_memory_allocated() - before == 512 + (4 << 20)
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.max_memory_allocated() - before == 512
+    stats = torch.cuda.memory_stats()
+    assert stats["num_ooms"] == stats["num_alloc_retries"] == 0
+    assert "PyTorch CUDA memory summary" in torch.cuda.memory_summary()
+    assert torch.cuda.memory.memory_allocated() == torch.cuda.memory_allocated()
+
+
+def test_the_accelerator():
+    accelerator = torch.accelerator
+    assert accelerator.is_available() and accelerator.current_accelerator().type == "cuda"
+    assert (accelerator.device_count(), accelerator.current_device_index()) == (1, 0)
+    assert torch.get_device_module() is torch.cuda
+    accelerator.set_device_index(0)
+    accelerator.synchronize()
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        accelerator.set_device_index(1)
+    loader = torch.utils.data.DataLoader(list(range(4)), batch_size=2, pin_memory=True)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+
+
+def test_streams_events_and_profilers():
+    stream = torch.cuda.Stream(priority=-1)
+    with stream, torch.cuda.stream(stream):
+        torch.empty(3, device="cuda").record_stream(stream)
+    torch.cuda.profiler.start()
+    torch.cuda.profiler.stop()
+    assert torch.cuda.cudart().cudaMemGetInfo(0) == torch.cuda.mem_get_info()
+    assert torch.cuda.nvtx.range_push("outer") == 0 and torch.cuda.nvtx.range_push("inner") == 1
+    assert torch.cuda.nvtx.range_pop() == 1 and torch.cuda.nvtx.range_pop() == 0
+    torch.cuda.check_error(0)
+    with pytest.raises(torch.cuda.CudaError):
+        torch.cuda.check_error(700)
+
+
+def test_states_of_generators_are_on_the_host():
+    assert torch.cuda.get_rng_state().is_cpu and torch.get_rng_state().is_cpu
+    assert torch.Generator(device="cuda").device == GPU and torch.Generator().device == torch.device("cpu")
+    with torch.random.fork_rng(devices=[0]):
+        torch.cuda.manual_seed(3)
+        first = torch.randn(4, device="cuda")
+    torch.cuda.manual_seed(3)
+    assert torch.equal(torch.randn(4, device="cuda"), first)
+
+
+def test_types_of_tensors_on_the_gpu():
+    assert on_gpu.type() == "torch.cuda.FloatTensor" and on_host.type() == "torch.FloatTensor"
+    half = on_host.type(torch.cuda.HalfTensor)
+    assert half.is_cuda and half.dtype == torch.float16 and half.type("torch.FloatTensor").is_cpu
+    assert isinstance(on_gpu, torch.cuda.FloatTensor) and not isinstance(on_host, torch.cuda.FloatTensor)
+    assert torch.cuda.LongTensor([1, 2]).tolist() == [1, 2] and torch.cuda.FloatTensor(2, 3).shape == (2, 3)
+    assert not isinstance(half, torch.cuda.FloatTensor) and torch.cuda.IntTensor(2).is_cuda
+
+
+def test_gradients_in_half_precision_are_added_in_single_precision():
+    # the sum of 3000 ones is a number of half precision, which does not have the sum of 2048 and 1
+    layer = torch.nn.LayerNorm(8, device="cuda", dtype=torch.float16)
+    layer(torch.randn(3000, 8, device="cuda", dtype=torch.float16)).sum().backward()
+    assert layer.bias.grad.dtype == torch.float16 and (layer.bias.grad == 3000).all()
+    table = torch.nn.Embedding(2, 4, device="cuda", dtype=torch.float16)
+    table(torch.zeros(3000, dtype=torch.int64, device="cuda")).sum().backward()
+    assert table.weight.grad.tolist() == [[3000.0] * 4, [0.0] * 4] and table.weight.grad.is_cuda
+    # 2^-14 (2^14)^2 / 2^14 is 1, but the second factor of 2^14 is too much for half precision
+    factors = torch.tensor([2.0**10, 2.0**10, 2.0**-15], device="cuda").half()
+    assert factors.prod() == 32 and factors.prod().dtype == torch.float16
+    mean = torch.ops.aten.native_layer_norm(torch.ones(2, 8, device="cuda").half(), [8], None, None, 1e-5)[1]
+    assert mean.dtype == torch.float32  # as on a GPU
+
+
+def test_products_with_a_type_of_their_result():
+    # 65504 is the largest number of half precision
+    a = torch.full((2, 4), 256.0, device="cuda").half()
+    assert torch.mm(a, a.T, out_dtype=torch.float32).tolist() == [[4 * 65536.0] * 2] * 2
+    total = torch.ones(2, 2, device="cuda")
+    torch.addmm(total, a, a.T, out_dtype=torch.float32, out=total)
+    assert total.tolist() == [[4 * 65536.0 + 1] * 2] * 2 and total.is_cuda
+    assert torch.bmm(a[None], a.T[None], out_dtype=torch.float32).dtype == torch.float32
+
+
+def test_time_of_what_torch_computes():
+    # programs divide by it
+    triton_testing = pytest.importorskip("triton.testing")
+    assert triton_testing.do_bench(lambda: on_gpu + 1) > 0
+
+
 def test_properties():
     properties = torch.cuda.get_device_properties(0)
+    assert properties.L2_cache_size == 50 << 20  # NVIDIA H100 Tensor Core GPU Architecture, table 3
+    assert torch.version.cuda and torch.cuda.get_device_properties(0).uuid
     assert (properties.shared_memory_per_block, properties.shared_memory_per_block_optin) == (48 << 10, 227 << 10)
 """
 

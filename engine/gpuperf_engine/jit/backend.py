@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Hashable
 from dataclasses import asdict, replace
 
 from .._gc import uncollected
@@ -23,6 +24,7 @@ from .codegen.generator import Generated
 from .compiled import Code
 from .dispatch import run
 from .diverged_warps import may_arrive_diverged
+from .forms import note_executed, prefers_shared
 from .launch import Launch
 from .llvm import compile_object, fingerprint, link
 from .observation import causes, observation_of
@@ -31,6 +33,8 @@ from .runtime_libraries import generation, improve, kernel_in_preparation, runti
 __all__ = ["LlvmBackend", "code_of"]
 
 
+#: threads, clustered, diverged, values: see ``code_of``
+_Form = tuple[bool, bool, bool, bool]
 #: key in a kernel's memo: whether a warp was diverged at one of its barriers
 _DIVERGED = "diverged"
 
@@ -43,7 +47,8 @@ class LlvmBackend:
         clustered = plan.cluster_ctas > 1 or program.once(waits_for_cluster)
         memo, threads, values = program.kernel.memo, "threads" in observe, "accesses" in observe
         diverged = bool(memo.get(_DIVERGED))
-        code = code_of(program, threads, clustered, diverged, values)
+        form = threads, clustered, diverged, values
+        code = code_of(program, plan, *form)
         if isinstance(code, str):
             from ..interp.backend import ReferenceBackend
 
@@ -55,6 +60,9 @@ class LlvmBackend:
         launch = Launch(
             program, plan, memory, observe, code, clustered, diverged, None if undo is None else undo.keep
         )
+        replaceable = code.outlined and program.outlined is None
+        if replaceable:
+            launch.direct = lambda: _code_in_form(program, form, outlined=False)
         began = time.perf_counter()
         try:
             run(launch)
@@ -70,25 +78,37 @@ class LlvmBackend:
             error.causes = tuple(causes(launch))
             raise
         finally:
-            improve(code.generated.needs, time.perf_counter() - began)
+            improve(launch.code.generated.needs, time.perf_counter() - began)
         observation = observation_of(launch)
+        if replaceable:
+            note_executed(program, observation)
         launch.end()
         return observation
 
 
 def code_of(
     program: Program,
+    plan: LaunchPlan,
     threads: bool = False,
     clustered: bool = False,
     diverged: bool = False,
     values: bool = False,
 ) -> Code | str:
     """The cached code of a program (with counters per thread, for clusters, with barriers for diverged warps, or with records of
-    accessed values), compiled or loaded from disk, or the reason why the reference backend must run it."""
+    accessed values), compiled or loaded from disk, in the form that suits a launch (see ``forms``), or the reason why the reference
+    backend must run it."""
     form = threads, clustered, diverged, values
-    memo, key = program.kernel.memo, ("llvm", form, program.variant, program.outlined)
+    outlined = program.outlined
+    if outlined is None:
+        there = _memo_key(program, form, False) in program.kernel.memo
+        outlined = not there and prefers_shared(program, plan) and not _finds_direct(program, form)
+    return _code_in_form(program, form, outlined=outlined)
+
+
+def _code_in_form(program: Program, form: _Form, *, outlined: bool) -> Code | str:
+    memo, key = program.kernel.memo, _memo_key(program, form, outlined)
     if key not in memo:
-        memo[key] = _compile(program, *form)
+        memo[key] = _compile(program, form, outlined)
     code = memo[key]
     assert isinstance(code, (Code, str))
     if isinstance(code, Code):
@@ -96,18 +116,49 @@ def code_of(
     return code
 
 
+def _memo_key(program: Program, form: _Form, outlined: bool) -> Hashable:
+    return "llvm", form, program.variant, outlined
+
+
+def _finds_direct(program: Program, form: _Form) -> bool:
+    """Load direct code of a program that has no code yet from disk, if it is there."""
+    memo = program.kernel.memo
+    if _memo_key(program, form, True) in memo:
+        return False
+    code = _stored(program, _store_key(program, form, False), outlined=False)
+    if code is not None:
+        memo[_memo_key(program, form, False)] = code
+    return code is not None
+
+
+def _store_key(program: Program, form: _Form, outlined: bool) -> str:
+    return store.key("program", *_content(program), outlined, *form, fingerprint(0))
+
+
 @uncollected
 @kernel_in_preparation()
-def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, values: bool) -> Code | str:
-    form = threads, clustered, diverged, values
-    key = store.key("program", *_content(program), *form, fingerprint(0))
+def _stored(program: Program, key: str, *, outlined: bool) -> Code | None:
+    """The code of a program from disk, if it is there."""
     stored = store.read(key)
+    if stored is None:
+        return None
+    try:
+        return _linked(program, outlined, *_unpack(stored))
+    except (RuntimeError, ValueError, KeyError):
+        return None
+
+
+@uncollected
+@kernel_in_preparation()
+def _compile(program: Program, form: _Form, outlined: bool) -> Code | str:
+    key = _store_key(program, form, outlined)
+    stored = _stored(program, key, outlined=outlined)
     if stored is not None:
-        try:
-            return _linked(program, *_unpack(stored))
-        except (RuntimeError, ValueError, KeyError):
-            pass
-    source = _for_divergence(program) if diverged else program
+        return stored
+    source = replace(program, outlined=outlined)
+    _, _, diverged, _ = form
+    if diverged:
+        source = _for_divergence(source)
     try:
         ir, generated = generate(source, _stores_parts_of_words(program), *form)
     except Unsupported as error:
@@ -115,7 +166,7 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, v
         return f"{error.message} ({error.span})"
     try:
         content = compile_object(ir, 0)
-        code = _linked(program, generated, content)
+        code = _linked(program, outlined, generated, content)
     except RuntimeError as error:
         # LLVM rejects the code, or the host forbids executable memory: the reference backend is slow but runs
         return f"LLVM cannot generate code for it on this host ({str(error).strip().partition(chr(10))[0]})"
@@ -134,7 +185,6 @@ def _content(program: Program) -> tuple[object, ...]:
     ]
     return (
         program.variant,
-        program.outlined,
         names,
         hashlib.blake2b("".join(instructions).encode(), digest_size=16).digest(),
     )
@@ -156,9 +206,9 @@ def _for_divergence(program: Program) -> Program:
     )
 
 
-def _linked(program: Program, generated: Generated, content: bytes) -> Code:
+def _linked(program: Program, outlined: bool, generated: Generated, content: bytes) -> Code:
     addresses = runtime_addresses(generated.needs)
-    return Code(program, generated, content, link([content], ("warp",), addresses), generation())
+    return Code(program, outlined, generated, content, link([content], ("warp",), addresses), generation())
 
 
 def _pack(generated: Generated, content: bytes) -> bytes:

@@ -8,6 +8,7 @@ from functools import cached_property
 from ..simt.launch import Dim3
 from ..simt.program import Program
 from .codegen.generator import Generated
+from .forms import instructions_of
 from .llvm import Library, link
 from .runtime_libraries import generation, runtime_addresses
 from .site_tables import SiteTables
@@ -22,6 +23,8 @@ class Code:
     """A compiled program: its object file, and the library linked from it."""
 
     program: Program
+    #: whether its instructions share functions, see ``forms``
+    outlined: bool
     generated: Generated
     content: bytes
     library: Library
@@ -36,7 +39,7 @@ class Code:
     @cached_property
     def instructions(self) -> int:
         """The instructions of the program, with inlined functions wherever they are called."""
-        return sum(len(block.instructions) for block in self.program.blocks)
+        return self.program.once(instructions_of)
 
     @cached_property
     def tables(self) -> SiteTables:

@@ -21,6 +21,8 @@ from functools import cache
 from ..errors import Deadlock, EngineError, LaunchError
 from ..simt.faults import name_cancelled
 from .clusters import run_clusters
+from .compiled import Code
+from .forms import is_often
 from .ir.abi import Context
 from .launch import Launch
 from .sweeps import run_sweeps
@@ -178,7 +180,7 @@ def _run(launch: Launch) -> None:
     if launch.plan.only_kept:
         for index in launch.plan.kept:
             _run_part(worker, index, index + 1)
-    elif launch.program.order_free and launch.plan.threads > 1 and launch.units > 1:
+    elif launch.program.order_free and launch.units > 1 and (launch.plan.threads > 1 or launch.direct):
         _run_parallel(launch, worker)
     else:
         _run_part(worker, 0, launch.units)
@@ -207,6 +209,8 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
     began = time.thread_time()
     some = max(1, count // 64)
     _run_part(worker, 0, some)
+    if launch.direct is not None:
+        _replace_code(launch, worker, count / some)
     # the first few access memory and code for the first time; measures CPU time, which excludes other processes
     first = min(2 * some, count)
     start, batched = time.thread_time(), launch.races.batched
@@ -235,6 +239,18 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
         raise
     if queue.failed:
         raise min(queue.failed, key=lambda item: item[0])[1]
+
+
+def _replace_code(launch: Launch, worker: Worker, times: float) -> None:
+    """Continue with direct code if it pays off for so many times what the launch has executed."""
+    program, direct = launch.program, launch.direct
+    counters = launch.code.tables.layout.observation(worker.context.counters, False)
+    if direct is None or not is_often(program, times * counters.warp_instructions(program)):
+        return
+    code = direct()
+    if isinstance(code, Code):
+        launch.replace_code(code)
+        worker.groups.clear()
 
 
 def _stop(launch: Launch, queue: _Queue) -> None:

@@ -30,7 +30,7 @@ from .races.memory import RaceMemory
 from .runtime_libraries import generation, load_races, runtime_addresses
 from .slots import Group, Slot
 from .value_records import LaunchValues
-from .worker_context import WorkerContext
+from .worker_context import WorkerContext, fields_of_code
 
 __all__ = ["Launch"]
 
@@ -80,6 +80,8 @@ class Launch:
         self.memory = memory
         self.observe = observe
         self.code = code
+        #: the direct code of the program, or why there is none, if the launch may replace shared code by it (see ``forms``)
+        self.direct: Callable[[], Code | str] | None = None
         #: keeps the code alive while it runs, even if better code replaces it meanwhile
         self._library = code.library
         # arrays may be freed while the collector runs: their rows remain until the launch has ended
@@ -98,6 +100,8 @@ class Launch:
         self.values = LaunchValues(program, memory) if "accesses" in observe else None
         self._kept = np.array([*plan.kept, -1] if self.threads is not None else [], dtype=np.int64)
         self.contexts: list[WorkerContext] = []
+        #: whether these have begun with other code
+        self._replaced = False
         self._groups: list[Group] = []
         self.free: list[Slot] = []
         self.races = RaceMemory(program, plan, memory)
@@ -108,6 +112,21 @@ class Launch:
         self.functions = _functions(generation())
         if self.races.any:
             load_races()
+
+    def replace_code(self, code: Code) -> None:
+        """Continue with other code of the same program. No CTA may be in flight, and at most one worker may have begun."""
+        self.code, self._library, self.direct = code, code.library, None
+        self._near = code.tables.near(self.plan.shared_bytes > 0, code.generated.watch)
+        self.free.clear()
+        for context in self.contexts:
+            context.put(
+                {
+                    **fields_of_code(code.generated),
+                    Context.WARP_CODE: self._library.addresses["warp"],
+                    Context.NEAR: self._near.address,
+                }
+            )
+        self._replaced = True
 
     @property
     def _is_told(self) -> bool:
@@ -311,7 +330,9 @@ class Launch:
             spare = self.code.slots[self._slots] = self.free[0]
             # race records are kept separately, by shape and up to a limit
             spare.races = _NO_RECORDS
-        if self.threads is not None:  # contexts point to counters of this launch
+        if (
+            self.threads is not None or self._replaced
+        ):  # contexts point to counters of this launch, or to tables of the other code
             return
         for context in self.contexts:
             if context.whole.size <= _KEPT_BYTES and len(self.code.contexts) < _MOST_KEPT:

@@ -28,7 +28,7 @@ from .ir.race_records import Race
 from .ir.tensor_records import TensorWork
 from .site_tables import SiteTables
 
-__all__ = ["WorkerContext"]
+__all__ = ["WorkerContext", "fields_of_code"]
 
 _WORD = struct.Struct("<Q")
 #: the fields of a launch, at the beginning of the record
@@ -36,6 +36,20 @@ _LAUNCH = struct.Struct(f"<{Context.RACE_SITES // 8 + 1}Q")
 _WHOLE = (1 << 64) - 1
 #: the key of the context record itself, among the arrays that it points to
 _CONTEXT = -1
+
+
+def fields_of_code(generated: Generated) -> dict[int, int]:
+    """The fields of a context that depend on the code which runs, apart from addresses."""
+    return {
+        Context.STATE_BYTES: generated.state_bytes,
+        Context.ZERO_START: generated.zero_start,
+        Context.ZERO_BYTES: generated.zero_bytes,
+        Context.PARAMETERS: generated.parameters_start,
+        Context.WATCH: generated.watch,
+        Context.ENTRIES: generated.stack_entries,
+        Context.AREA_BYTES: generated.area_bytes,
+        Context.AREAS_BYTES: CAPACITY * generated.area_bytes,
+    }
 
 
 class WorkerContext:
@@ -110,25 +124,18 @@ class WorkerContext:
         """Set the fields that are the same in all launches of the code."""
         self.put(
             {
-                Context.STATE_BYTES: generated.state_bytes,
+                **fields_of_code(generated),
                 Context.QUANTUM: schedule.QUANTUM,
                 **addresses,
                 **({} if self.targets.size else {Context.TARGETS: 0}),
                 Context.LOCAL_BYTES: program.local_area,
-                Context.ZERO_START: generated.zero_start,
-                Context.ZERO_BYTES: generated.zero_bytes,
-                Context.PARAMETERS: generated.parameters_start,
                 Context.SHARED_WINDOW: SHARED_WINDOW,
                 Context.LOCAL_WINDOW: LOCAL_WINDOW,
                 Context.WINDOW_BYTES: WINDOW_BYTES,
-                Context.WATCH: generated.watch,
                 Context.REMOTE: tables.remote.address,
                 Context.REACHES: tables.reaches.address,
                 Context.PIECES: tables.pieces.address,
                 Context.USED: tables.used.address,
-                Context.ENTRIES: generated.stack_entries,
-                Context.AREA_BYTES: generated.area_bytes,
-                Context.AREAS_BYTES: CAPACITY * generated.area_bytes,
             }
         )
 

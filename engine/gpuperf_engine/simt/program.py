@@ -115,8 +115,9 @@ class Program:
     block_of: dict[Instruction, int] = field(default_factory=dict)
     #: a digest of the instructions in ``blocks``, ``""`` for all of the kernel's (see ``symbolic.slice_program``)
     variant: str = ""
-    #: whether instructions of the same form share code of the LLVM backend, which compiles faster and runs slower
-    outlined: bool = False
+    #: whether instructions of the same form share code of the LLVM backend, which compiles faster and runs slower; ``None``: the
+    #: backend decides
+    outlined: bool | None = None
     #: cached results of ``once``
     memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
@@ -249,7 +250,7 @@ def program_of(kernel: Function) -> Program:
 
 @uncollected
 def build_program(
-    kernel: Function, meeting: Mapping[Instruction, int] | None = None, *, outlined: bool = False
+    kernel: Function, meeting: Mapping[Instruction, int] | None = None, *, outlined: bool | None = None
 ) -> Program:
     """Build the program of a kernel. Raises ``PtxError`` for variables that are declared but never defined.
 

@@ -129,6 +129,14 @@ st.local.b32 [own], %x; st.local.b32 [own+4], %y; mov.u64 %q0, own; cvta.local.u
 setp.gt.u32 %p, %x, %z; selp.b64 %q2, %q0, %q1, %p; cvta.to.local.u64 %q2, %q2; ld.local.b32 %d0, [%q2];
 selp.b64 %q2, %q1, %q0, %p; ld.b32 %d1, [%q2];
 """
+# atomics and ordered accesses at generic addresses, of local memory in some lanes and of shared memory in others
+LOCAL_ORDER = """
+st.local.b32 [own], %x; mov.u64 %q0, own; cvta.local.u64 %q0, %q0; mov.u32 %a32, pool; mad.lo.u32 %a32, %t, 4, %a32;
+cvt.u64.u32 %q1, %a32; cvta.shared.u64 %q1, %q1; st.b32 [%q1], %z; setp.gt.u32 %p, %x, %z; selp.b64 %q2, %q0, %q1, %p;
+atom.add.u32 %d0, [%q2], %y; atom.max.s32 %d1, [%q2], %z; atom.cas.b32 %d2, [%q2], %z, %y; red.xor.b32 [%q2], %x; ld.b32 %d3, [%q2];
+cvt.rn.f32.u32 %c, %y; atom.exch.b32 %d4, [%q2], %c; cvt.rn.f32.u32 %c, %x; atom.add.f32 %d5, [%q2], %c; ld.acquire.gpu.b32 %d6, [%q2];
+st.relaxed.gpu.b32 [%q2], %x; atom.inc.u32 %d7, [%q2], %y; ld.b32 %d8, [%q2];
+"""
 # smaller numbers of pairs of halves, products of two 16-bit numbers, conversions to 16 and 8 bits
 SHORT = """
 min.f16x2 %d0, %x, %y; max.f16x2 %d1, %x, %y; min.NaN.f16x2 %d2, %y, %z; max.NaN.bf16x2 %d3, %x, %z; min.bf16x2 %d4, %x, %y;
@@ -200,6 +208,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (MATRICES, "sm_90"),
         (CLOCKS, "sm_75"),
         (GENERIC, "sm_75"),
+        (LOCAL_ORDER, "sm_75"),
         (BELOW, "sm_75"),
         (SHORT, "sm_90"),
         (BYTES, "sm_75"),
@@ -217,6 +226,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "matrices",
         "clocks",
         "generic",
+        "local order",
         "below",
         "short",
         "bytes",

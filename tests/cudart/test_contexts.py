@@ -78,6 +78,7 @@ def test_the_runtime_uses_a_context_that_is_current(state: State) -> None:
 
 def test_there_is_no_device_without_a_context(state: State) -> None:
     device = ctypes.c_int()
-    assert in_thread(lambda: call(state, "cuCtxGetDevice", ctypes.addressof(device))) == 201
+    for name in ("cuCtxGetDevice", "cuCtxGetFlags"):
+        assert in_thread(lambda asked=name: call(state, asked, ctypes.addressof(device))) == 201
     assert call(state, "cudaSetDevice", 0) == 0
     assert call(state, "cuCtxGetDevice", ctypes.addressof(device)) == 0

@@ -141,6 +141,14 @@ def cuDeviceGetProperties(state: State, out: int, device: int) -> None:
 # -- contexts -------------------------------------------------------------------------------------------------------------
 
 
+def _needed(state: State) -> Context:
+    """The current context. Raises ``CudaError`` (invalid context) without a message, as cuda.core asks whether there is one."""
+    if not state.context:
+        raise CudaError(201)
+    context: Context = state.of(state.context, Context)
+    return context
+
+
 def _write(out: int | None, value: int) -> None:
     if out:
         c_void_p.from_address(out).value = value or None
@@ -207,19 +215,18 @@ def cuCtxPopCurrent(state: State, out: int | None) -> None:
 
 @function(c_void_p)
 def cuCtxGetDevice(state: State, out: int) -> None:
-    if not state.context:
-        raise CudaError(201)  # cuda.core asks whether there is one
+    _needed(state)
     c_int.from_address(out).value = 0
 
 
 @function(c_void_p)
 def cuCtxGetFlags(state: State, out: int) -> None:
-    c_uint.from_address(out).value = state.of(state.context, Context).flags
+    c_uint.from_address(out).value = _needed(state).flags
 
 
 @function(c_uint)
 def cuCtxSetFlags(state: State, flags: int) -> None:
-    state.of(state.context, Context).flags = flags
+    _needed(state).flags = flags
 
 
 @function(c_void_p, c_void_p)

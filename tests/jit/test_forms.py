@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import gpuperf_engine as ge
 from gpuperf_engine.device import device as device_module
 from gpuperf_engine.jit import backend, dispatch, forms
 from gpuperf_engine.simt.program import build_program
+from tests.jit.test_barrier_intervals import HEAD as RANDOM_HEAD
+from tests.jit.test_barrier_intervals import body
 from tests.support import head
 
 CTAS, THREADS = 6, 64
@@ -170,6 +173,23 @@ def test_nothing_changes_if_code_is_replaced_within_a_launch(
     if "diverged" not in name:  # its first launch fails in shared code, and begins again
         assert compiled(one)[:2] == [True, False]
     assert results[1:] == results[:1] * 3
+
+
+@pytest.mark.parametrize("seed", [1199, 1204, 1285, *range(1300, 1305)])
+def test_races_of_random_kernels_are_the_same(seed: int, replaced: None) -> None:
+    """In the first three, loads have an address that is uniform in their block, in a register that is not."""
+    made = random.Random(seed)
+    text = f"{RANDOM_HEAD}{body(made)}ret; }}\n"
+    block = made.choice((64, 96, 128, (16, 4), 33))
+    found = []
+    for outlined in (False, True, None):
+        one = ge.parse(text, path="k.ptx")["k"]
+        one.memo["program"] = build_program(one, outlined=outlined)
+        device = ge.Device(races="note", memory_bytes=1 << 20)
+        data = device.array(np.arange(1024, dtype=np.uint32) % 9)
+        profile = device.launch(one, 3, block, [data])
+        found.append((profile.races, profile.to_dict(), data.numpy().tobytes()))
+    assert found[1:] == found[:1] * 2
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -240,7 +240,7 @@ def _write_access(to: BlockWriter, instruction: Instruction) -> None:
 def _load(access: Access) -> None:
     to = access.to
     values: list[NativeValue]
-    if access.address.uniform and access.guard is None and access.space < 2:
+    if access.address.uniform and _is_known(access) and access.guard is None and access.space < 2:
         values = _load_scalar(access)
     elif access.form.alone:
         raw = to.value(scalar_type(f"b{access.type.bits}"), access.call("load"))
@@ -249,6 +249,18 @@ def _load(access: Access) -> None:
         values = access.load()
     record_values(access, values)
     to.assign(access.instruction, values, access.guard)
+
+
+def _is_known(access: Access) -> bool:
+    """Whether the program determines that the address is uniform, in both forms of code (``jit.forms``), and not only the values that
+    a register has in this block: of a load from one address, a race may name another lane."""
+    to = access.to
+    base = address_operand(access.instruction)[1].base
+    return (
+        not isinstance(base, Register)
+        or base in to.uniform
+        or base in to.generator.slots.constants[to.number]
+    )
 
 
 def _load_scalar(access: Access) -> list[NativeValue]:

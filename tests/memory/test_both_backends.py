@@ -54,6 +54,7 @@ def both(text: str, arrays: Sequence[npt.NDArray[Any]], block: int = 32, grid: i
     for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
         np.testing.assert_array_equal(getattr(reference, name), getattr(observed, name), err_msg=name)
     assert reference.uninitialized == observed.uninitialized
+    assert reference.blank == observed.blank
 
 
 def _value(i: int) -> str:
@@ -240,7 +241,7 @@ add.u32 %v, %v, %i; st.global.u32 [%b+4], %v; ret; }}"""
         part[60:96].copy_from(np.arange(36, dtype=np.uint32))
         _, _, seen = runtime.run(ge.parse(text, path="k.ptx")["k"], 1, 32, [part, out])
         shadow = runtime.memory.shadow_of(part.allocation).tolist()
-        outcomes.append((part.numpy().tolist(), out.numpy().tolist(), sorted(seen.uninitialized), shadow))
+        outcomes.append((part.numpy().tolist(), out.numpy().tolist(), sorted(seen.blank.items()), shadow))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][2]
 

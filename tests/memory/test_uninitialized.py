@@ -64,6 +64,23 @@ def test_one_element_is_enough(backend: str) -> None:
     assert notes(backend, READ, device, [array]) == []
 
 
+REVERSED = READ.replace("mul.wide", "not.b32 %r19, %r19; add.u32 %r19, %r19, 1024; mul.wide")
+
+
+@pytest.mark.parametrize(("body", "first"), [(READ, 333), (REVERSED, 1023 - 999)])
+def test_the_first_thread_is_kept(backend: str, body: str, first: int) -> None:
+    """Of 1,024 threads in blocks of 64, each on one word, upwards and downwards; words 333 to 999 are uninitialised."""
+    device = device_of(backend)
+    array = device.empty(1024, np.uint32)
+    array[:333].fill(1)
+    array[1000:].fill(1)
+    profile = launch(backend, body, parameters=PARAMETERS, grid=16, block=64, args=[array], device=device)
+    (read,) = profile.records[0].observation.blank.values()
+    word = first if body == READ else 1023 - first
+    cta, thread = divmod(first, 64)
+    assert read == (cta, thread // 32, thread % 32, array.address + 4 * word)
+
+
 def test_a_kernel_writes(backend: str) -> None:
     device = device_of(backend)
     array = device.empty(64, np.uint32)

@@ -20,8 +20,8 @@ from ..machines.machine import Machine, load_machine
 from ..profile.budget import Budget
 from ..profile.build import LaunchRecord, notes_of
 from ..results import Profile
-from ..results.cxx_names import readable_name
 from ..results.races import race_error
+from ..simt.faults import WarpPosition
 from .call_paths import CallPaths
 from .calls import say
 from .codes import CudaError, code_of
@@ -288,7 +288,7 @@ class State:
                 self.reported.add(note)
                 say(f"note: {note}" if len(self.reported) <= _MOST_NOTES else "further notes are omitted")
         if self.uninitialized != "off":
-            self._tell_uninitialized(profile.kernel, record)
+            self._tell_uninitialized(record)
         if self.device.races != "note":
             return
         new = []
@@ -300,24 +300,32 @@ class State:
         if new:
             say(str(race_error(profile.kernel, new)))
 
-    def _tell_uninitialized(self, kernel: str, record: LaunchRecord) -> None:
-        reads = []
+    def _tell_uninitialized(self, record: LaunchRecord) -> None:
+        reads = {}
         for index in sorted(record.observation.uninitialized):
             instruction = record.program.sites[index].instruction
             place = instruction.span if instruction.location is None else instruction.location.described
-            reads.append(
-                f"{place}: {instruction.opcode} of kernel {readable_name(kernel)!r} reads uninitialised memory"
-            )
+            what = f"{place}: {instruction.opcode} reads uninitialised memory"
+            reads[record.program.kernel.name, what] = f"{what}{self._blank(record, index)}"
         if reads and self.uninitialized == "error":
-            fault = MemoryFault(
-                reads[0], details=reads[1:], hint="write it first, or use --uninitialized note"
-            )
+            message = "\n".join(reads.values())
+            fault = MemoryFault(message, hint="write it first, or use --uninitialized note")
             self._fail(fault, _LAUNCH_FAILURE)
             return
-        for read in reads:
-            if read not in self.said:
-                self.said.add(read)
+        for key, read in reads.items():
+            if str(key) not in self.said:
+                self.said.add(str(key))
                 say(read)
+
+    def _blank(self, record: LaunchRecord, site: int) -> str:
+        """The address, the thread and the array of a site's first read of uninitialised memory."""
+        read = record.observation.blank[site]
+        thread = WarpPosition(record.program, record.plan, read.cta, read.warp).thread(read.lane)
+        array = self.device.memory.below(read.address) if read.address else None
+        if array is None:
+            return f"\n  {thread}"
+        which = f"byte {read.address - array.address:,} of {array.called} ({array.size:,} bytes at {array.address:#x})"
+        return f" at {read.address:#x}\n  {thread}\n  {which}"
 
     def report(self) -> None:
         """Write the counts by kernel, and the launches, to the requested files."""

@@ -113,7 +113,7 @@ def _counters(program: Program, plan: LaunchPlan, observe: frozenset[str]) -> Co
     blocks = len(program.blocks)
     sites = [[0] * len(SITE_COLUMNS) for _ in program.sites] if "memory" in observe else None
     return Counters(
-        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, set(), [], {},
+        [0] * blocks, [0] * blocks, [0] * blocks, [0] * blocks, [0] * len(program.predicated), sites, {}, [], {},
         make_table(program, plan) if "threads" in observe else None, columns_of(program),
     )  # fmt: skip
 
@@ -129,13 +129,14 @@ def _observation(counters: Counters) -> Observation:
         np.array(counters.taken, np.int64),
         np.array(counters.predicated, np.int64),
         sites,
-        frozenset(counters.uninitialized),
+        frozenset(counters.blank),
         counters.beyond,
+        counters.blank,
         hottest=hottest_of([] if counters.targets is None else [counters.targets.table]),
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
         tensor_work=dict(counters.tensor_work),
-        values=None if counters.values is None else counters.values.records(counters.uninitialized),
+        values=None if counters.values is None else counters.values.records(counters.blank),
     )
 
 

@@ -35,7 +35,7 @@ from ..simt.counters import (
 )
 from ..simt.effects import is_strong
 from ..simt.faults import cta_of, thread_of
-from ..simt.padding import Overrun, merge
+from ..simt.padding import BlankRead, Overrun, merge
 from ..simt.rule_breaches import Breach
 from ..simt.value_records import part_of_word
 from .operands import (
@@ -309,6 +309,23 @@ class MemoryStep:
         parts += _by_shadow(arena.region, lanes, offsets, initialized)
         return refused, parts
 
+    def _reads_blank(self, warp: ReferenceWarp, part: Part, used: Lanes) -> None:
+        """Note a read of uninitialised memory, of the first thread."""
+        assert self.site is not None
+        blank = part.region.shadow[part.offsets[:, None] + used] == 0
+        if part.inside is not None:
+            blank &= used < part.inside[:, None]
+        index = min(np.flatnonzero(blank.any(1)), key=lambda index: int(part.lanes[index]))
+        address = 0
+        if part.region is warp.cta.arena.region:
+            address = (
+                warp.cta.arena.memory.origin + int(part.offsets[index]) + int(used[blank[index].argmax()])
+            )
+        read = BlankRead(warp.cta.index, warp.index, int(part.lanes[index]), address)
+        own = warp.counters.blank.get(self.site)
+        if own is None or read[:3] < own[:3]:
+            warp.counters.blank[self.site] = read
+
     def _runs_past(self, warp: ReferenceWarp, lane: int, address: int, end: int) -> None:
         """Note an access that ends in the padding after an object."""
         assert self.site is not None
@@ -408,16 +425,16 @@ class MemoryStep:
         region, offsets = part.region, part.offsets
         if self.used is not None:
             if self.site is not None and not region.shadow[_bytes_of(part, self.used)].all():
-                warp.counters.uninitialized.add(self.site)
+                self._reads_blank(warp, part, self.used)
             return
         if part.inside is not None:
             if self.kind != "store" and not region.shadow[_bytes_of(part, np.arange(self.bytes))].all():
-                warp.counters.uninitialized.add(cast(int, self.site))
+                self._reads_blank(warp, part, np.arange(self.bytes))
             if self.writes:
                 region.shadow[self._written(part)] = 1
             return
         if self.kind != "store" and self.site is not None and region.unwritten(offsets, self.bytes):
-            warp.counters.uninitialized.add(self.site)
+            self._reads_blank(warp, part, np.arange(self.bytes))
         if self.kept:
             region.shadow[self._written(part)] = 1
         elif self.writes:

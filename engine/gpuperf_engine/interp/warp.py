@@ -23,7 +23,7 @@ from ..simt.effects import convergence_key
 from ..simt.faults import Waiting, WarpPosition, budget, deadlock, doing, uneven_products
 from ..simt.launch import LaunchPlan
 from ..simt.live_registers import live_at
-from ..simt.padding import Overrun
+from ..simt.padding import BlankRead, Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
 from ..simt.schedule import Pending, Status
@@ -61,7 +61,8 @@ class Counters:
     taken: list[int]
     predicated: list[int]
     sites: list[list[int]] | None
-    uninitialized: set[int]
+    #: the first read of uninitialised memory, by site
+    blank: dict[int, BlankRead]
     breaches: list[Breach]
     beyond: dict[int, Overrun]
     threads: ThreadTable | None

@@ -66,11 +66,11 @@ def observation_of(launch: Launch) -> Observation:
 
 def _add_remarkable(launch: Launch, observation: Observation) -> None:
     """Set the sites that read uninitialised memory, accesses past objects, and breaches of rules."""
-    unseen: set[int] = set()
     for context in launch.contexts:
-        unseen.update(context.unseen[:-1].nonzero()[0].tolist())
+        for site, read in context.blank_reads().items():
+            observation.blank[site] = min(read, observation.blank.get(site, read))
         merge(observation.beyond, context.overruns())
-    observation.uninitialized = frozenset(unseen)
+    observation.uninitialized = frozenset(observation.blank)
     breaches = [item for context in launch.contexts for item in context.breaches()]
     if breaches:
         observation.breaches = first_breaches(breaches)
@@ -78,7 +78,7 @@ def _add_remarkable(launch: Launch, observation: Observation) -> None:
 
 def causes(launch: Launch) -> Iterator[str]:
     """What may be the cause of an error that ended a launch: the first read of uninitialised memory, and the first race."""
-    unseen = {int(site) for context in launch.contexts for site in context.unseen[:-1].nonzero()[0]}
+    unseen = {int(site) for context in launch.contexts for site in context.unseen[:-1, 0].nonzero()[0]}
     if unseen:
         instruction = launch.program.sites[min(unseen)].instruction
         place = instruction.span if instruction.location is None else instruction.location.described

@@ -15,14 +15,14 @@ from ..isa.tensor_memory import WORK
 from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..simt import schedule
 from ..simt.atomic_targets import SLOTS, has_global_atomics
-from ..simt.padding import Overrun
+from ..simt.padding import BlankRead, Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
 from .codegen.generator import Generated
 from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
-from .ir.access_records import BEYOND_BYTES, GlobalShape, SiteCache, Target
+from .ir.access_records import BEYOND_BYTES, UNSEEN_BYTES, GlobalShape, SiteCache, Target
 from .ir.copy_records import instruction_at
 from .ir.race_records import Race
 from .ir.tensor_records import TensorWork
@@ -66,7 +66,7 @@ class WorkerContext:
             Context.BLOCKS: 8 * layout.predicated,
             Context.PREDICATED: 8 * (layout.sites - layout.predicated),
             Context.SITES: 8 * (layout.words - layout.sites),
-            Context.UNSEEN: 8 * unseen,
+            Context.UNSEEN: unseen * UNSEEN_BYTES,
             Context.BEYOND: unseen * BEYOND_BYTES,
             Context.CACHE: unseen * SiteCache.BYTES,
             Context.SHAPES: sites * GlobalShape.BYTES,
@@ -89,7 +89,7 @@ class WorkerContext:
         views = {name: self.whole[start : start + size] for (name, size), start in zip(sizes.items(), starts)}
         #: of blocks, predicated instructions and sites, see ``SiteTables.layout``
         self.counters: NDArray[np.int64] = self.whole[: 8 * layout.words].view(np.int64)
-        self.unseen = views[Context.UNSEEN].view(np.int64)
+        self.unseen = views[Context.UNSEEN].view(np.int64).reshape(unseen, UNSEEN_BYTES // 8)
         self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
         start = addresses[Context.UNSEEN] - first
         #: everything about single accesses to global memory that compiled code notes, zero in most launches
@@ -186,6 +186,14 @@ class WorkerContext:
             return
         for rule, site, *where in self._noted[1:].reshape(-1, Noted.BYTES // 8)[: self._noted[0]].tolist():
             yield Breach(NOTED[rule], instruction_at(self._program, site), *where)
+
+    def blank_reads(self) -> dict[int, BlankRead]:
+        """The first read of uninitialised memory, by site."""
+        reads = {}
+        for site in self.unseen[:-1, 0].nonzero()[0].tolist():
+            cta, thread, address = self.unseen[site].tolist()
+            reads[site] = BlankRead(cta - 1, thread // 32, thread % 32, address)
+        return reads
 
     def overruns(self) -> dict[int, Overrun]:
         """Accesses that extended past an object, by site."""

@@ -165,6 +165,7 @@ def _quiet(record: LaunchRecord) -> LaunchRecord:
         breaches=(),
         uninitialized=frozenset(),
         beyond={},
+        blank={},
         threads=None,
         footprint=None,
         values=None,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..flow.slicing import Slice
 from ..results import LINE_BYTES, SECTOR_BYTES, ObjectFootprint, ProvenValues, Race, ValueRecord
 from .atomic_targets import HottestAddress
-from .padding import Overrun
+from .padding import BlankRead, Overrun
 from .program import Program
 from .rule_breaches import Breach
 from .thread_counters import ThreadTable
@@ -59,6 +59,8 @@ class Observation:
     sites: NDArray[np.int64] | None
     uninitialized: frozenset[int] = field(default_factory=frozenset)
     beyond: dict[int, Overrun] = field(default_factory=dict)
+    #: the first read of each of the ``uninitialized`` sites
+    blank: dict[int, BlankRead] = field(default_factory=dict)
     executed: Slice | None = None
     method: str = "every block"
     method_reason: str = ""

@@ -22,7 +22,7 @@ from .launch import LaunchPlan
 if TYPE_CHECKING:
     from .program import Program
 
-__all__ = ["Overrun", "merge", "notes_of"]
+__all__ = ["BlankRead", "Overrun", "merge", "notes_of"]
 
 
 class Overrun(NamedTuple):
@@ -34,6 +34,16 @@ class Overrun(NamedTuple):
     lane: int
     address: int
     farthest: int
+
+
+class BlankRead(NamedTuple):
+    """The first read of uninitialised memory by the first thread at a site, with the address of the first such byte (0: not of global
+    memory); ordered as tuples."""
+
+    cta: int
+    warp: int
+    lane: int
+    address: int
 
 
 def merge(overruns: dict[int, Overrun], more: Mapping[int, Overrun]) -> None:

@@ -162,7 +162,7 @@ def _accesses_by_warp_classes(
         first = run(replace(plan, kept=range(1), only_kept=True))
         if not accesses.unwritten <= first.uninitialized:
             raise Refusal("reads of uninitialised memory differ between blocks")
-        observation.uninitialized = first.uninitialized
+        observation.uninitialized, observation.blank = first.uninitialized, first.blank
     for allocation in accesses.stored:
         memory.set_initialized(allocation, True)
     return observation

@@ -18,6 +18,7 @@ __all__ = [
     "SiteCache",
     "StrayAtomic",
     "Target",
+    "UnseenRecord",
     "ValueLoad",
     "ValueRow",
     "ValueShape",
@@ -27,10 +28,19 @@ __all__ = [
 #: as ``counters.SITE_COLUMNS``, in columns and bytes
 SITE_COUNTERS = 15
 SITE_BYTES = 8 * SITE_COUNTERS
-#: whether a site read memory that no store had written
-UNSEEN_BYTES = 8
+#: of a site, its first read of memory that no store had written: as below, without the last
+UNSEEN_BYTES = 24
 #: of a site, accesses that ran past an object: index of the CTA + 1 (0: there are none), warp · 32 + lane, address, bytes past it
 BEYOND_BYTES = 32
+
+
+class UnseenRecord(Record):
+    """The read of uninitialised memory of the first thread at a site."""
+
+    CTA = U64(0)  # index + 1; 0: there is none
+    THREAD = U64(8)  # warp · 32 + lane
+    ADDRESS = U64(16)  # 0: not of global memory
+    BYTES = UNSEEN_BYTES
 
 
 class BeyondRecord(Record):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...isa.rules import Noted
 from ..ir.abi import UNWRITTEN, Context, Cta, Range, Reach, State
-from ..ir.access_records import BeyondRecord, Counter, SiteCache, StrayAtomic
+from ..ir.access_records import BeyondRecord, Counter, SiteCache, StrayAtomic, UnseenRecord
 from ..ir.race_records import Race
 from .cluster import breach, cluster_cta
 from .count import bump
@@ -20,7 +20,6 @@ from .intrinsics import (
     load32,
     store8,
     store32,
-    store64,
     trailing_zeros,
     unsigned_less,
 )
@@ -130,7 +129,7 @@ def beyond(
     if is_initialized(context, row, how & 4) == 0:
         shadow = address + context.SHADOW
         if how & 8:
-            unseen(context, site, shadow, inside, 0)
+            unseen(context, site, lane, address, shadow, inside, 0)
         if how & 4:
             mark(shadow, inside)
     note(context, address, inside, how)
@@ -145,14 +144,30 @@ def used_size(context: Context, site: int, size: int) -> int:
     return size
 
 
-def unseen(context: Context, site: int, shadow: int, size: int, first: int) -> int:
-    """Record if any of these bytes, from byte ``first`` of the access on, was never written, and is used."""
+def unseen(context: Context, site: int, lane: int, address: int, shadow: int, size: int, first: int) -> int:
+    """Record if any of these bytes of a lane, from byte ``first`` of the access on, was never written, and is used. ``address``: 0 for
+    other than global memory."""
     used = load32(context.USED + 4 * site)
     index = 0
     while index < size:
         if load8(shadow + index) == 0 and used >> (first + index & 31) & 1:
-            store64(context.UNSEEN + site * 8, 1)
+            if address:
+                address += index
+            return keep_unseen(context, site, lane, address)
         index += 1
+    return 0
+
+
+def keep_unseen(context: Context, site: int, lane: int, address: int) -> int:
+    """Record a read of uninitialised memory if it is that of the first thread so far."""
+    first = UnseenRecord(context.UNSEEN + site * UnseenRecord.BYTES)
+    index = context.CTA.INDEX + 1
+    thread = context.STATE.INDEX * 32 + lane
+    known = first.CTA
+    if known == 0 or index < known or (index == known and thread < first.THREAD):
+        first.CTA = index
+        first.THREAD = thread
+        first.ADDRESS = address
     return 0
 
 
@@ -212,7 +227,7 @@ def reach(
     if cache.TRACKED:
         shadow = address + context.SHADOW
         if how & 8:
-            unseen(context, site, shadow, size, 0)
+            unseen(context, site, lane, address, shadow, size, 0)
         if how & 4:
             mark(shadow, size)
     note(context, address, size, how)
@@ -246,13 +261,13 @@ def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, 
     if checked == 0 and cta.RACES:
         race_at(context, cta, site, lane, offset, size, how)
     if context.WATCH == 2:
-        return watched(context, cta, site, host, size, how)
+        return watched(context, cta, site, lane, host, size, how)
     distance = cta.SHARED_SHADOW
     if distance:
         if how & 4:
             cta.MARKED = 1
         if how & 8:
-            unseen(context, site, host + distance, size, 0)
+            unseen(context, site, lane, 0, host + distance, size, 0)
         if how & 4:
             mark(host + distance, size)
     return host
@@ -278,7 +293,7 @@ def reach_local(
     done = 0
     while done < size:
         if how & 8:
-            unseen(context, site, shadow, part, done)
+            unseen(context, site, lane, 0, shadow, part, done)
         if how & 4:
             mark(shadow, part)
         shadow += 128
@@ -315,7 +330,7 @@ def is_local(context: Context, address: int, space: int) -> int:
     return space == 2
 
 
-def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: int) -> int:
+def watched(context: Context, cta: Cta, site: int, lane: int, host: int, size: int, how: int) -> int:
     """Check an access to shared memory whose unwritten words have the pattern ``UNWRITTEN``; the shadow marks words to which the
     program stored that value. Unwritten words read as 0. Returns the host address to use."""
     distance = cta.SHARED_SHADOW
@@ -340,7 +355,7 @@ def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: in
     if (how & 8) == 0 or missing == 0:
         return host
     if unread == 0:
-        store64(context.UNSEEN + site * 8, 1)
+        keep_unseen(context, site, lane, 0)
     if how & 4:
         return host
     copied = context.SCRATCH + 4096

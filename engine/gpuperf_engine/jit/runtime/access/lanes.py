@@ -6,6 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.abi import Context, Cta, State
+from ...ir.access_records import UnseenRecord
 from ...ir.race_records import Race
 from ..count import count_lanes
 from ..intrinsics import (
@@ -21,7 +22,7 @@ from ..intrinsics import (
     store64,
     trailing_zeros,
 )
-from ..memory import is_local, near, note, reach, unseen
+from ..memory import is_local, keep_unseen, near, note, reach, unseen
 from ..races.groups import race_copies
 from ..races.shared_memory import race_pieces
 
@@ -140,14 +141,21 @@ def mark_lanes(context: Context, mask: int, first: int, size: int) -> int:
 
 def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) -> int:
     """Record if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
-    flag = context.UNSEEN + site * 8
+    known = UnseenRecord(context.UNSEEN + site * UnseenRecord.BYTES)
+    index = context.CTA.INDEX + 1
     shadow = first + context.SHADOW
+    lane = trailing_zeros(mask)
+    if known.CTA and (
+        known.CTA < index or (known.CTA == index and known.THREAD <= context.STATE.INDEX * 32 + lane)
+    ):
+        return 0
     if load32(context.USED + 4 * site) != 4294967295:
         while mask:
-            unseen(context, site, shadow + trailing_zeros(mask) * size, size, 0)
+            lane = trailing_zeros(mask)
+            unseen(context, site, lane, first + lane * size, shadow + lane * size, size, 0)
             mask = mask & (mask - 1)
         return 0
-    while mask and load64(flag) == 0:
+    while mask:
         lane = trailing_zeros(mask)
         lanes = trailing_zeros(~(mask >> lane))
         start = shadow + lane * size
@@ -155,10 +163,16 @@ def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) ->
         while start + 8 <= end:
             word = load64(start)
             # a byte of the word is 0
-            if (word - 72340172838076673) & ~word & -9187201950435737472:
-                store64(flag, 1)
+            blank = (word - 72340172838076673) & ~word & -9187201950435737472
+            if blank:
+                # the lowest bit that this finds is that of the first such byte
+                start += trailing_zeros(blank) >> 3
+                return keep_unseen(context, site, (start - shadow) // size, start - context.SHADOW)
             start += 8
-        unseen(context, site, start, end - start, 0)
+        while start < end:
+            if load8(start) == 0:
+                return keep_unseen(context, site, (start - shadow) // size, start - context.SHADOW)
+            start += 1
         mask = mask & ~(((1 << lanes) - 1) << lane)
     return 0
 

@@ -23,8 +23,10 @@ _TENSOR_MAP, _TENSOR_MAP_ALIGNMENT = 128, 64
 
 
 def pairs(signature: Signature, arguments: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Type and value of each parameter, with tuples flattened and without constants. Raises ``TypeError`` if they do not match."""
-    if len(signature) != len(arguments):
+    """Type and value of each parameter, with tuples flattened and without constants. As Triton's launcher never reads constants, the
+    last ones may be missing (``extractArgs`` in ``driver.c``); FlagGems leaves them out. Raises ``TypeError`` if they do not match."""
+    missing = signature[len(arguments) :]
+    if len(arguments) > len(signature) or any(type_ != "constexpr" for type_ in missing):
         raise TypeError(f"{len(arguments)} arguments for the signature {tuple(signature)!r}")
     for type_, value in zip(signature, arguments):
         if not isinstance(type_, str):

@@ -41,6 +41,14 @@ def test_constants_are_left_out_and_tuples_unrolled() -> None:
         pack(["i32"], [1, 2])
 
 
+def test_last_constants_may_be_missing() -> None:
+    """Triton's launcher skips them by position without reading them."""
+    signature = ["i32", "constexpr", "i32", "constexpr", "constexpr"]
+    assert pack(signature, [1, "anything", 2]) == pack(signature, [1, None, 2, 3]) == struct.pack("ii", 1, 2)
+    with pytest.raises(TypeError, match="2 arguments for the signature"):
+        pack(signature, [1, 2])
+
+
 @pytest.mark.parametrize(
     ("type_", "value", "expected"),
     [

@@ -569,7 +569,9 @@ class Sm(Record):
     FAR_LEFT = U64(_IMAGES + 64)
     IMAGED = U64(_IMAGES + 72)
     IMAGE_BUSY = U64(_IMAGES + 80)
-    BYTES = _IMAGES + 88
+    # clocks that a load from DRAM waits longer at most, if DRAM is busy all the time
+    DRAM_WAIT = U64(_IMAGES + 88)
+    BYTES = _IMAGES + 96
 
 
 class Limits(Record):

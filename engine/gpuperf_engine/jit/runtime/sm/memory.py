@@ -186,6 +186,20 @@ def sm_farther(sm: Sm, slot: Slot, number: int) -> int:
     return far * sm.SPREAD // most
 
 
+def sm_busy(sm: Sm, slot: Slot, number: int, start: int) -> int:
+    """By how many clocks a load of a line from DRAM waits longer because DRAM is busy: evenly distributed over the lines, up to
+    ``DRAM_WAIT`` times the part of the time in which DRAM was busy so far."""
+    if sm.DRAM_WAIT == 0:
+        return 0
+    passed = start + sm.LATENCY_DRAM
+    busy = sm.DRAM_SECTORS * sm.DRAM_COST >> FRACTION
+    if busy > passed:
+        busy = passed
+    mixed = (number * 40503 + slot.NUMBER) * 2246822519 & 0xFFFFFFFF
+    mixed = (mixed ^ mixed >> 15) * 2654435761 & 0xFFFFFFFF
+    return sm.DRAM_WAIT * busy // passed * (mixed >> 16) >> 16
+
+
 def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
     """When the sectors of a line that a load reads are ready."""
     number = word >> 4
@@ -213,7 +227,7 @@ def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
         farther = sm_farther(sm, slot, number)
         latency = sm.LATENCY_L2 + farther
         if first and line.DRAM == 2:
-            latency = sm.LATENCY_DRAM + farther
+            latency = sm.LATENCY_DRAM + farther + sm_busy(sm, slot, number, start)
         late = 0
         if near:
             late = sm_below(sm, start, near, 0)
@@ -222,6 +236,9 @@ def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
             sm.DRAM += beside * sm.DRAM_COST
             sm.DRAM_SECTORS += beside
             behind = sm_opened(sm, slot, number, 1, start)
+            if behind > late:
+                late = behind
+            behind = sm_busy(sm, slot, number, start)
             if behind > late:
                 late = behind
             latency = sm.LATENCY_DRAM + farther

@@ -79,8 +79,7 @@ def operands(subnormal: bool) -> np.ndarray:
 
 def ran(text: str, data: np.ndarray, rows: int, backend: str, *, outlined: bool = False, **options: object):
     kernel = ge.parse(text, path="k.ptx")["k"]
-    if outlined:
-        kernel.memo["program"] = build_program(kernel, outlined=True)
+    kernel.memo["program"] = build_program(kernel, outlined=outlined)
     device = ge.Device(backend=backend, memory_bytes=1 << 24, **options)
     slots, out = device.zeros(8 * THREADS, np.uint32), device.zeros((rows, THREADS, 2), np.uint64)
     profile = device.launch(kernel, 1, THREADS, [slots, device.array(data), out])

@@ -16,6 +16,7 @@ from torch.utils import _device
 from . import autocast, bindings, inductor, legacy_types, operators, precision
 from .benchmark import LEAST_US
 from .bindings import nothing
+from .generators import States
 from .placement import GPU, Places, one_device
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def install(device: TritonDevice) -> None:
     places = Places(device.memory)
     stream = Stream()
     bindings.take_over(device, stream)
+    Generator.places = places
     for name, value in {**stand_in(device, stream, places), **inductor.names()}.items():
         for module in (torch.cuda, torch.cuda.streams):
             if module is torch.cuda or hasattr(module, name):
@@ -212,27 +214,27 @@ def _state_of(places: Places) -> Callable[[], torch.Tensor]:
 def _generator_names(places: Places) -> dict[str, object]:
     """Random numbers, from the CPU's generator."""
     generator = torch.default_generator
+    states = States(generator, places)
+    default = DefaultGenerator(states)
 
     def seeded(seed: int) -> None:
         generator.manual_seed(seed)
 
-    state = _state_of(places)
-
     def state_of_generator(*_: object) -> torch.Tensor:
-        return state()
+        return states.get()
 
     def set_state(state: torch.Tensor, *_: object) -> None:
-        generator.set_state(state)
+        states.set(state)
 
-    def set_states(states: Iterable[torch.Tensor]) -> None:
-        for state in states:
-            generator.set_state(state)
+    def set_states(all_states: Iterable[torch.Tensor]) -> None:
+        for state in all_states:
+            states.set(state)
 
     return {
         "manual_seed": seeded, "manual_seed_all": seeded, "seed": generator.seed, "seed_all": generator.seed,
         "initial_seed": generator.initial_seed, "get_rng_state": state_of_generator, "set_rng_state": set_state,
-        "get_rng_state_all": lambda: [state()], "set_rng_state_all": set_states,
-        "default_generators": (generator,),
+        "get_rng_state_all": lambda: [states.get()], "set_rng_state_all": set_states,
+        "default_generators": (default,),
     }  # fmt: skip
 
 
@@ -253,15 +255,52 @@ class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
 class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[misc]
     """``torch.Generator`` for ``cuda`` devices: it is a class, so modes do not intercept its calls."""
 
+    places: Places
+    _states: States | None
+
     def __new__(cls, device: torch.device | str | int = "cpu") -> Generator:
         made: Generator = super().__new__(cls, _on_cpu(device))
-        made._named = torch.device(device)
+        made._named = torch.device(device) if not isinstance(device, int) else GPU
+        made._states = States(made, cls.places) if made._named.type == "cuda" else None
         return made
 
     @property
     def device(self) -> torch.device:
         """The device that the program named."""
-        return GPU if self._named.type == "cuda" else self._named
+        return GPU if self._states is not None else self._named
+
+    def get_state(self) -> torch.Tensor:
+        """The state, on the host: 16 bytes for a GPU."""
+        if self._states is not None:
+            return self._states.get()
+        return self.places.call(False, super().get_state, (), {})
+
+    def set_state(self, new_state: torch.Tensor) -> Generator:
+        """Continue from a state."""
+        if self._states is not None:
+            self._states.set(new_state)
+        else:
+            super().set_state(new_state)
+        return self
+
+
+class DefaultGenerator(Generator):
+    """``torch.cuda.default_generators[0]``: seeds and states are those of torch's generator, which draws for the GPU too."""
+
+    def __new__(cls, states: States) -> DefaultGenerator:
+        made = super().__new__(cls, "cuda")
+        made._states = states
+        return made
+
+    def manual_seed(self, seed: int) -> DefaultGenerator:
+        torch.default_generator.manual_seed(seed)
+        return self
+
+    def seed(self) -> int:
+        return int(torch.default_generator.seed())
+
+    def initial_seed(self) -> int:
+        return int(torch.default_generator.initial_seed())
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]

@@ -252,6 +252,25 @@ def test_streams_events_and_profilers():
 def test_states_of_generators_are_on_the_host():
     assert torch.cuda.get_rng_state().is_cpu and torch.get_rng_state().is_cpu
     assert torch.Generator(device="cuda").device == GPU and torch.Generator().device == torch.device("cpu")
+    for draw, generator in ((None, torch.cuda.default_generators[0]), (torch.Generator("cuda"),) * 2):
+        generator.manual_seed(5)
+        # CUDAGeneratorImpl::get_state: seed and offset
+        start = generator.get_state()
+        assert start.is_cpu and start.view(torch.int64).tolist() == [5, 0] and generator.initial_seed() == 5
+        first = torch.randn(4, device="cuda", generator=draw)
+        later = generator.get_state()
+        assert later.view(torch.int64)[0] == 5 and later.view(torch.int64)[1] > 0
+        second = torch.randn(4, device="cuda", generator=draw)
+        for state, expected in ((start, first), (later, second), (start, first)):
+            generator.set_state(state)
+            assert torch.equal(generator.get_state(), state)
+            assert torch.equal(torch.randn(4, device="cuda", generator=draw), expected)
+        advanced = later.clone()
+        advanced.view(torch.int64)[1] += 4096
+        generator.set_state(advanced)
+        assert torch.equal(generator.get_state(), advanced)
+        with pytest.raises(RuntimeError, match="wrong size"):
+            generator.set_state(torch.zeros(8, dtype=torch.uint8))
     with torch.random.fork_rng(devices=[0]):
         torch.cuda.manual_seed(3)
         first = torch.randn(4, device="cuda")

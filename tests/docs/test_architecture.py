@@ -93,8 +93,10 @@ def _defines(path: Path, name: str) -> bool:
     held: object = import_module(".".join([package.name, *path.relative_to(package).with_suffix("").parts]))
     assert isinstance(held, ModuleType)
     for part in name.split("."):
-        held = getattr(held, part, None)
-    return held is not None
+        if not hasattr(held, part):
+            return False
+        held = getattr(held, part)
+    return True
 
 
 @pytest.mark.parametrize(

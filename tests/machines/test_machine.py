@@ -56,9 +56,9 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         absent |= {"cache.gcc", "cache.gcc_bandwidth"}
     if machine.compute_capability < (8, 0):
         absent |= {"cache.icc", "cache.icc_ways", "cache.icc_prefetch", "cache.icc_l2_bandwidth"}
-    # of 9.0, 10.0 and 12.0 it is known in which time queued instructions read their registers, and what a branch takes
+    # of 9.0, 10.0 and 12.0 it is known in which time queued instructions read their registers
     if machine.compute_capability < (9, 0):
-        absent |= {"sm.operand_rate", "sm.branch"}
+        absent |= {"sm.operand_rate"}
     if machine.compute_capability[0] != 10:
         absent |= {"tensor_memory.read", "tensor_memory.write"}
     assert {rule.path for rule in QUANTITIES} - absent <= set(machine.quantities)

@@ -67,8 +67,6 @@ class Machine:
     address_rate: float | None
     #: Registers that a sub-partition reads for queued instructions; ``None``: unknown.
     operand_rate: float | None
-    #: From a branch to an instruction in another line of code to that instruction; ``None``: unknown.
-    branch: int | None
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int

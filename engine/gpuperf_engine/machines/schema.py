@@ -78,7 +78,6 @@ QUANTITIES = (
         minimum=0.01,
         needed=False,
     ),
-    QuantityRule("sm", "branch", "branch", "cycles", needed=False),
     QuantityRule("registers", "per_sm", "registers_per_sm", "registers"),
     QuantityRule("registers", "per_cta", "registers_per_cta", "registers"),
     QuantityRule("registers", "per_thread", "max_registers_per_thread", "registers"),

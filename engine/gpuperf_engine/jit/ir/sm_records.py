@@ -10,7 +10,6 @@ from .records import U8, U16, U32, U64, Array64, Pointer, Record
 __all__ = [
     "AT_BIT",
     "CAUSE_BIT",
-    "CODE_LINE",
     "END",
     "FRACTION",
     "GROUPS",
@@ -53,8 +52,6 @@ END = 0xFFFFFFFF
 NONE = 0xFFFF
 #: maximum number of sub-partitions, of pipes of each, and of instructions in the memory queue of each
 SUB_CORES, _PIPES, MOST_QUEUED = 4, 16, 32
-#: instructions, of 16 bytes each, in a line of code
-CODE_LINE = 8
 #: sets of the tags of L1
 TAG_SETS = 4
 #: bytes that an access takes in a stream at most: its head, and 128 lines or 32 signals of two words
@@ -529,9 +526,7 @@ class Sm(Record):
     # by how many clocks the latency of the farthest slice of L2 exceeds the mean, and the number of slices
     SPREAD = U64(_YIELDED + 8)
     SLICES = U64(_YIELDED + 16)
-    # clocks from a branch to an instruction in another line of code to that instruction, 0 if only the stall count is known
-    BRANCH = U64(_YIELDED + 24)
-    _TENSOR = _YIELDED + 32
+    _TENSOR = _YIELDED + 24
     # ``tcgen05``: when the tensor core is free, and for how long it multiplied (1/256 clock); clocks (1/256) of a product for each
     # column of D; clocks from the end of a product until its mbarrier is told, and of a product of a pair; units of columns that are
     # allocated

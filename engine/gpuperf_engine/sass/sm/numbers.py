@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...jit.ir.sm_records import CODE_LINE
-
 __all__ = ["CODE_LINE", "CodeCaches", "SmNumbers"]
+
+#: Instructions of 16 bytes in a line of code.
+CODE_LINE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,7 @@ class SmNumbers:
     KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
     memory; ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
-    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that;
-    ``branch_clocks``: from a branch to an instruction in another line of code to that instruction, 0 if unknown.
+    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.
     """
 
     architecture: int
@@ -102,4 +102,3 @@ class SmNumbers:
     read_clocks: int = 3
     wide_read_clocks: int = 6
     operand_clocks: int = 0
-    branch_clocks: int = 0

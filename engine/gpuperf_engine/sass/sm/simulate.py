@@ -271,7 +271,6 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
         Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
         Sm.REQUEST_CLOCKS: numbers.tma_clocks, Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.SPREAD: numbers.spread, Sm.SLICES: numbers.slices,
-        Sm.BRANCH: numbers.branch_clocks,
         Sm.LATENCY_TENSOR: latencies.get("tcgen05", 0), Sm.LATENCY_TEX: latencies.get("tex", 0),
         Sm.QUAD_COST: round(_QUAD / (numbers.parts * numbers.lanes.get("tex", 1.0)) * (1 << FRACTION)),
         Sm.LATENCY_PAIR: latencies.get("tcgen05_pair", latencies.get("tcgen05", 0)),

@@ -26,7 +26,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 18
+REVISION = 17
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _WAITING = ((8, 0), (9, 0))
 """Compute capabilities of GPUs whose loads were measured to wait for busy DRAM; GDDR6 differs, and that of 10.0 is unknown."""
@@ -219,7 +219,6 @@ def numbers_of(machine: Machine) -> SmNumbers:
         queue=machine.memory_queue,
         address_clocks=round(1 / machine.address_rate),
         operand_clocks=round(1 / machine.operand_rate) if machine.operand_rate else 0,
-        branch_clocks=machine.branch or 0,
         lsu_clocks=max(1, round(WARP_SIZE / (machine.sub_partitions * machine.lanes["lsu"]))),
         wavefront_clocks=max(1, round(WAVEFRONT / machine.l1_bandwidth)),
         tag_rate=max(1, int(machine.l1_tag_rate)),

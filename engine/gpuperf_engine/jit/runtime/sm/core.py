@@ -10,7 +10,6 @@ from __future__ import annotations
 from ...ir.sm_records import (
     AT_BIT,
     CAUSE_BIT,
-    CODE_LINE,
     END,
     FRACTION,
     NONE,
@@ -183,16 +182,10 @@ def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
     return 0
 
 
-def sm_far(sm: Sm, before: int, op: int) -> int:
-    """Whether a warp branches to another line of code; ``before``: the instruction behind its last one, 0 if it starts."""
-    if before == 0 or op == before:
-        return 0
-    return (sm_position(sm, before) - 1) // CODE_LINE != sm_position(sm, op) // CODE_LINE
-
-
 def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
     """Advance a warp to its next instruction; ``soonest``: the earliest time, and ``why`` it is not earlier, if no operand is
     ready only then. Returns 0 after the last instruction."""
+    at = soonest << AT_BIT
     op = warp.OP
     if op == warp.ENDS:
         number = load32(warp.PLACE)
@@ -200,13 +193,9 @@ def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
             return 0
         warp.PLACE += 4
         block = sm.BLOCK + number * 16
-        before = op
         op = Op(load64(block))
-        if soonest < warp.SINCE - 1 + sm.BRANCH and sm_far(sm, before, op):
-            soonest = warp.SINCE - 1 + sm.BRANCH
         warp.OP = op
         warp.ENDS = load64(block + 8)
-    at = soonest << AT_BIT
     if op.LINE:
         at = sm_fetch(sm, warp, op, at)
     registers = op.REGISTERS

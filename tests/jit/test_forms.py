@@ -259,6 +259,9 @@ def test_a_program_gets_direct_code_once_it_has_executed_much(
     """Two warps execute each instruction once in a launch."""
     monkeypatch.setattr(forms, "OFTEN", 5)
     one = long_kernel()
+    assert [launched(one, 1) for _ in range(5)] == [[True]] * 2 + [[True, False]] * 3
+    monkeypatch.setenv("GPUPERF_CACHE", "off")  # then a launch compiles it that needs it
+    one = long_kernel()
     assert [launched(one, 1) for _ in range(5)] == [[True]] * 3 + [[True, False]] * 2
 
 
@@ -275,6 +278,7 @@ def test_a_long_launch_of_several_blocks_continues_with_direct_code(
     """A CTA shows how much each executes. A single one ends in the code in which it begins."""
     monkeypatch.setattr(device_module, "host_threads", lambda: host_threads)
     monkeypatch.setattr(forms, "OFTEN", 100)
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
     assert launched(long_kernel(5_000), 1, times=5_000) == [True]
     assert launched(long_kernel(1), 8) == [True]
     assert launched(long_kernel(5_000), 8, times=5_000) == [True, False]
@@ -285,6 +289,11 @@ def test_direct_code_on_disk_is_taken(tmp_path: Path, monkeypatch: pytest.Monkey
     assert launched(long_kernel(), 1) == [True]
     # as another process does
     assert launched(long_kernel(), 1) == [True]
+    with monkeypatch.context() as patched:
+        patched.setattr(forms, "OFTEN", 100)
+        # one block ends in shared code; the next process has direct code
+        assert launched(long_kernel(5_000), 1, times=5_000) == [True, False]
+    assert launched(long_kernel(5_000), 1, times=5_000) == [False]
     with monkeypatch.context() as patched:
         patched.setattr(forms, "OFTEN", 1)
         assert launched(long_kernel(), 1) == [False]

@@ -24,7 +24,7 @@ from .codegen.generator import Generated
 from .compiled import Code
 from .dispatch import run
 from .diverged_warps import may_arrive_diverged
-from .forms import note_executed, prefers_shared
+from .forms import note_executed, prefers_shared, runs_much
 from .launch import Launch
 from .llvm import compile_object, fingerprint, link
 from .observation import causes, observation_of
@@ -82,6 +82,9 @@ class LlvmBackend:
         observation = observation_of(launch)
         if replaceable:
             note_executed(program, observation)
+            if launch.code.outlined and runs_much(program) and store.folder() is not None:
+                # for later processes: a launch of one CTA, for instance, ends in the form in which it begins
+                _code_in_form(program, form, outlined=False)
         launch.end()
         return observation
 

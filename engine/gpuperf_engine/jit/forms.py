@@ -15,7 +15,7 @@ from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 
-__all__ = ["instructions_of", "is_often", "note_executed", "prefers_shared"]
+__all__ = ["instructions_of", "is_often", "note_executed", "prefers_shared", "runs_much"]
 
 #: the instructions of a program from which on shared code is compiled faster, the functions that it shares included
 LEAST = 128
@@ -40,8 +40,13 @@ def prefers_shared(program: Program, plan: LaunchPlan) -> bool:
         program.once(instructions_of) >= LEAST
         # most warps execute most instructions at least once
         and plan.ctas * plan.warps_per_cta <= OFTEN
-        and not is_often(program, _executed(program))
+        and not runs_much(program)
     )
+
+
+def runs_much(program: Program) -> bool:
+    """Whether what the program has executed in shared code is worth direct code."""
+    return is_often(program, _executed(program))
 
 
 def note_executed(program: Program, observation: Observation) -> None:

@@ -70,6 +70,20 @@ BODIES = {
         st.global.u32 [%d3], %r7;
         """,
     ),
+    "guards that hold for all or no lanes, from another block": (
+        "sm_90",
+        "",
+        """
+        setp.gt.u32 %p1, %r2, 3; setp.gt.u32 %p2, %r1, 7; mov.u32 %r4, 2; mov.u32 %r5, %r3; mov.u32 %r6, %r1; mov.u32 %r7, 0;
+        AGAIN:
+        @%p1 add.u32 %r5, %r5, 3; @!%p1 add.u32 %r6, %r6, 5; @%p1 add.u32 %r5, %r5, 7; @!%p1 add.u32 %r6, %r6, 9;
+        @%p1 selp.b32 %r7, %r5, %r6, %p2; @!%p1 selp.b32 %r7, %r6, %r5, %p2; @!%p1 selp.b32 %r6, %r7, %r5, %p2;
+        @%p1 st.global.u32 [%d3], %r7; @!%p1 st.global.u32 [%d3+1536], %r6; @!%p1 st.global.u32 [%d3], %r7;
+        @%p1 st.global.u32 [%d3+1536], %r5;
+        sub.u32 %r4, %r4, 1; setp.ne.u32 %p3, %r4, 0;
+        @%p3 bra AGAIN;
+        """,
+    ),
     "a barrier of diverged warps": (
         "sm_90",
         "",

@@ -165,9 +165,11 @@ class OutliningWriter(BlockWriter):
 
     def guard_bits(self, guard: Guard) -> Ref:
         writer = self.writer
-        if guard.register in self.values or guard.register not in self.slots:
+        register = guard.register
+        # the slot of a uniform predicate holds one bit
+        if register in self.values or register not in self.slots or register in self.uniform:
             return writer.and_(self.mask, self.bits_of(self.predicate(guard)))
-        bits = writer.field("%st", self.slots[guard.register], "i32")
+        bits = writer.field("%st", self.slots[register], "i32")
         return writer.and_(self.mask, writer.xor(bits, -1) if guard.negated else bits)
 
     def instruction(self, instruction: Instruction) -> None:

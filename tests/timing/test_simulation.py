@@ -12,7 +12,7 @@ from cases import SMALL
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine, load_machine
-from gpuperf_engine.timing.models.simulation import Simulation
+from gpuperf_engine.timing.models.simulation import Simulation, numbers_of
 from tests.support import needs_assembler
 from tests.timing import products, streams
 from tests.timing.conftest import MACHINES
@@ -66,6 +66,20 @@ def test_a_copy_takes_what_dram_needs() -> None:
     assert sum(sum(item.stalls.values()) for item in found.stalled) == pytest.approx(
         found.warp_clocks - sum(item.issued for item in found.stalled)
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "one_way", "mixed"), [("h100-pcie", 200, 450), ("a40", 0, 0), ("b200", 0, 0)]
+)
+def test_loads_wait_for_busy_dram_where_the_description_says_so(
+    name: str, one_way: float, mixed: float
+) -> None:
+    # in ns, at 2000 MHz two clocks each
+    machine = replace(load_machine(name), clock_mhz=2000.0)
+    numbers = numbers_of(machine)
+    assert (numbers.wait_one_way, numbers.wait_mixed) == (2 * one_way, 2 * mixed)
+    other = numbers_of(replace(machine, dram_wait_one_way=10.0, dram_wait_mixed=None))
+    assert (other.wait_one_way, other.wait_mixed) == (20, 0)
 
 
 @needs_assembler

@@ -111,6 +111,9 @@ class Machine:
     #: Independent channels, and ns between two rows that one channel opens; ``None``: unknown.
     dram_channels: int | None
     dram_row_interval: float | None
+    #: ns by which the slowest load takes longer while DRAM is busy, if it goes one way or alternates; ``None``: none, or unknown.
+    dram_wait_one_way: float | None
+    dram_wait_mixed: float | None
     launch_overhead_us: float
     cta_turnaround: int
     cta_rate: float

@@ -135,6 +135,8 @@ QUANTITIES = (
     QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),
     QuantityRule("dram", "channels", "dram_channels", "channels", needed=False),
     QuantityRule("dram", "row_interval", "dram_row_interval", "ns", whole=False, minimum=0.01, needed=False),
+    QuantityRule("dram", "wait_one_way", "dram_wait_one_way", "ns", whole=False, minimum=0, needed=False),
+    QuantityRule("dram", "wait_mixed", "dram_wait_mixed", "ns", whole=False, minimum=0, needed=False),
     QuantityRule("launch", "overhead", "launch_overhead_us", "us", whole=False, minimum=0),
     QuantityRule("launch", "cta_turnaround", "cta_turnaround", "cycles", minimum=0),
     QuantityRule("launch", "cta_rate", "cta_rate", "CTAs/clk", whole=False, minimum=0.001),

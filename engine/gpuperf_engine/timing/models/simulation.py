@@ -28,8 +28,6 @@ __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
 REVISION = 17
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
-_WAITING = ((8, 0), (9, 0))
-"""Compute capabilities of GPUs whose loads were measured to wait for busy DRAM; GDDR6 differs, and that of 10.0 is unknown."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
 
@@ -243,8 +241,9 @@ def numbers_of(machine: Machine) -> SmNumbers:
         read_clocks=round(common("registers.read_clocks")),
         wide_read_clocks=round(common("registers.wide_read_clocks")),
         spread=round(3**0.5 * common("l2.spread") * machine.latencies["l2"]),
+        wait_one_way=(machine.dram_wait_one_way or 0.0) * machine.clock_mhz / 1e3,
+        wait_mixed=(machine.dram_wait_mixed or 0.0) * machine.clock_mhz / 1e3,
         **_rows(machine),
-        **_waits(machine),
     )
 
 
@@ -260,17 +259,6 @@ def _turnaround(machine: Machine) -> int:
     if machine.compute_capability[0] >= 9:
         waits += machine.latencies["l1"]
     return max(0, machine.cta_turnaround - waits)
-
-
-def _waits(machine: Machine) -> dict[str, Any]:
-    """How long loads wait for busy DRAM, on machines like those on which it was measured: 8.0 and 9.0, which have HBM."""
-    if machine.compute_capability not in _WAITING:
-        return {}
-    clocks = machine.clock_mhz / 1e3
-    return {
-        "wait_one_way": common("dram.wait_one_way") * clocks,
-        "wait_mixed": common("dram.wait_mixed") * clocks,
-    }
 
 
 def _rows(machine: Machine) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from cases import SMALL
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.sass.sm.launch import trace_launch
 from gpuperf_engine.timing.models.simulation import Simulation, numbers_of
 from tests.support import needs_assembler
 from tests.timing import products, streams
@@ -136,18 +137,21 @@ def test_the_same_lines_are_read_from_dram_once() -> None:
     assert found.bounds["l2"] > 0
 
 
+#: How a CTA of a row of 1024 works out its tile of 32 × 32: the row in %r6 and the column in %r7.
+TILES = {
+    "by two axes": "mov.u32 %r6, %ctaid.y; mov.u32 %r7, %ctaid.x;",
+    "by rows": "mov.u32 %r6, %ctaid.x; and.b32 %r7, %r6, 31; shr.u32 %r6, %r6, 5;",
+    # four rows by columns
+    "by groups of rows": """mov.u32 %r6, %ctaid.x; shr.u32 %r8, %r6, 7; and.b32 %r9, %r6, 127; and.b32 %r6, %r9, 3;
+shl.b32 %r8, %r8, 2; add.u32 %r6, %r6, %r8; shr.u32 %r7, %r9, 2;""",
+}
+
+
 @needs_assembler
 @pytest.mark.parametrize("order", ["by rows", "by groups of rows"])
 def test_tiles_come_from_dram_as_often_whoever_works_out_where_they_are(order: str) -> None:
     # CTAs of a row of 32 × 32 tiles read the same 16 KiB of one array, those of a column the same of the other: once with a grid of
     # two axes, and once with one of which each CTA works out its tile.
-    where = {
-        "by two axes": "mov.u32 %r6, %ctaid.y; mov.u32 %r7, %ctaid.x;",
-        "by rows": "mov.u32 %r6, %ctaid.x; and.b32 %r7, %r6, 31; shr.u32 %r6, %r6, 5;",
-        # four rows by columns
-        "by groups of rows": """mov.u32 %r6, %ctaid.x; shr.u32 %r8, %r6, 7; and.b32 %r9, %r6, 127; and.b32 %r6, %r9, 3;
-shl.b32 %r8, %r8, 2; add.u32 %r6, %r6, %r8; shr.u32 %r7, %r9, 2;""",
-    }
     body = """shl.b32 %r8, %r6, 14; shl.b32 %r9, %r7, 14; mad.lo.u32 %r8, %r1, 4, %r8; mad.lo.u32 %r9, %r1, 4, %r9;
 cvt.u64.u32 %q3, %r8; add.s64 %q3, %q3, %q1; cvt.u64.u32 %q4, %r9; add.s64 %q4, %q4, %q2; mov.f32 %f9, 0f00000000;
 """
@@ -161,7 +165,7 @@ cvt.u64.u32 %q3, %r8; add.s64 %q3, %q3, %q1; cvt.u64.u32 %q4, %r9; add.s64 %q4, 
     arrays = [device.zeros(1 << 17, np.float32) for _ in "ab"]
     dram = {}
     for name in ("by two axes", order):
-        kernel = ge.parse(HEAD + where[name] + body + "\nret;\n}\n", path="tiles.ptx")["k"]
+        kernel = ge.parse(HEAD + TILES[name] + body + "\nret;\n}\n", path="tiles.ptx")["k"]
         grid = (32, 32) if name == "by two axes" else 1024
         run = device.launch(kernel, grid, 256, arrays, demand="addresses")
         # a smaller L2, so that it does not hold both arrays
@@ -169,6 +173,40 @@ cvt.u64.u32 %q3, %r8; add.s64 %q3, %q3, %q1; cvt.u64.u32 %q4, %r9; add.s64 %q4, 
         dram[name] = ge.estimate(run, machine, model="simulation").bounds["dram"]
     # the 504 CTAs that run at once are nearly 16 rows, or nearly 4 groups of 4 rows
     assert dram[order] == pytest.approx(dram["by two axes"], rel=0.01)
+
+
+@needs_assembler
+@pytest.mark.parametrize("order", ["by rows", "by groups of rows"])
+def test_tiles_behind_a_long_loop_are_where_the_others_say(order: str) -> None:
+    # A CTA reads a row of one array and a column of the other, and stores a tile of 8 rows of 8 words; the loop before the store is
+    # longer than what is examined of the first CTAs. Taken as linear, tiles by rows would overlap those of the rows below.
+    body = """shl.b32 %r8, %r6, 10; shl.b32 %r9, %r7, 10; mad.lo.u32 %r8, %r1, 4, %r8; mad.lo.u32 %r9, %r1, 4, %r9;
+cvt.u64.u32 %q3, %r8; add.s64 %q3, %q3, %q1; cvt.u64.u32 %q4, %r9; add.s64 %q4, %q4, %q2; mov.f32 %f9, 0f00000000;
+shl.b32 %r6, %r6, 3; shr.u32 %r10, %r1, 3; add.u32 %r6, %r6, %r10; and.b32 %r11, %r1, 7; mad.lo.u32 %r7, %r7, 8, %r11;
+mad.lo.u32 %r6, %r6, 256, %r7; mul.wide.u32 %q5, %r6, 4; add.s64 %q5, %q2, %q5;
+"""
+    turn = (
+        "ld.volatile.global.f32 %f1, [%q3]; ld.volatile.global.f32 %f2, [%q4]; fma.rn.f32 %f9, %f1, %f2, %f9;"
+    )
+    body += loop(turn, 1000) + "st.global.f32 [%q5], %f9;"
+    device = ge.Device(memory_bytes=1 << 24)
+    arrays = [device.zeros(1 << 18, np.float32) for _ in "ab"]
+    found = {}
+    for name in ("by two axes", order):
+        kernel = ge.parse(HEAD + TILES[name] + body + "\nret;\n}\n", path="tiles.ptx")["k"]
+        grid = (32, 32) if name == "by two axes" else 1024
+        run = device.launch(kernel, grid, 64, arrays, demand="addresses")
+        found[name] = trace_launch(run.records[0], "sm_80").classes.groups
+    number = np.arange(1024)
+    row, column = number // 32, number % 32
+    if order == "by groups of rows":
+        row, column = number // 128 * 4 + number % 4, number % 128 // 4
+    # the middle of the grid is CTA 512
+    offsets = (row - row[512]) * 8 * 256 + (column - column[512]) * 8
+    (stored,) = (group for group in found[order] if group.store)
+    assert np.frombuffer(stored.seen, np.int64).tolist() == offsets.tolist()
+    (linear,) = (group for group in found["by two axes"] if group.store)
+    assert (linear.moves, linear.seen) == ((8, 8 * 256, 0), b"")
 
 
 @needs_assembler

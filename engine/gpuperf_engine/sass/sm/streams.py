@@ -50,6 +50,8 @@ _PAST_L1 = 128
 #: Flag of a site: it stores.
 _STORE = 32
 _ATOMICS = ("ATOM", "RED")
+#: The most that a whole number of words, computed in floating point, may be off.
+_OFF_WHOLE = 1 / 16
 #: Flag of a site: registers are packed only if all lanes load the same. NVIDIA states for 7.0 to 7.5 that they are if neighbours do
 #: (docs/metrics.md).
 _ALONE, _NOT_PACKED = 64, 80
@@ -220,6 +222,12 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     ends = trace.last[::count]
     last = ends[[traced.index(place) for place in (middle, *steps)]]
     within = [(place, ends[traced.index(place)]) for place in inner]
+    # The last CTA along an axis may have less to do.
+    whole = [
+        (place, end)
+        for place, end in zip(traced, ends)
+        if all(at + 1 < size or size == 1 for at, size in zip(place, grid))
+    ]
     if count == 1 and any(used[place] != used[middle] for place in inner):
         return _strata(tracer, record, [middle, *steps], moved, signs)
     kinds = list(dict.fromkeys([used[middle], *map(used.__getitem__, edges)]))[:_MOST_CLASSES]
@@ -227,7 +235,7 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
         others = [next(place for place in edges if used[place] == kind) for kind in kinds[1:]]
         trace = tracer.trace(record, ctas_of([middle, *others], plan.cluster), (1 + len(others)) * count)
     sizes = [sign * size for sign, size in zip(signs, plan.cluster)]
-    groups, of_site = _groups(tracer, record, last, middle, within, moved, sizes)
+    groups, of_site = _groups(tracer, record, last, middle, within, whole, moved, sizes)
     of_place: dict[Place, int] = {}
     for place in edges:
         number = kinds.index(used[place]) if used[place] in kinds else 0
@@ -259,7 +267,7 @@ def _strata(
     trace = tracer.trace(record, ctas_of([*chosen, *near], plan.cluster), count)
     steps = [sign * length for sign, length in zip(signs, plan.cluster)]
     within = list(zip(chosen, trace.last[:count:size]))
-    groups, of_site = _groups(tracer, record, trace.last[count::size], near[0], within, moved, steps)
+    groups, of_site = _groups(tracer, record, trace.last[count::size], near[0], within, within, moved, steps)
     named = named_of(tracer, of_site)
     classes = tuple(class_of(named, trace.words[each]) for each in range(count))
     copying = Copying(tracer, record, named, trace.words[:size])
@@ -279,11 +287,13 @@ def _groups(
     last: NDArray[np.uint32],
     middle: Place,
     within: list[tuple[Place, NDArray[np.uint32]]],
+    whole: list[tuple[Place, NDArray[np.uint32]]],
     moved: list[bool],
     signs: list[int],
 ) -> tuple[tuple[Group, ...], list[int]]:
     """Groups of accesses, and the group of each site. ``last``: the accesses of the CTA in the middle of the grid and its neighbours;
-    ``within``: those of other CTAs, by position, which test whether addresses are linear in the position."""
+    ``within``: those of other CTAs, by position, which test whether addresses are linear in the position; ``whole``: those from which
+    it follows how sites depend on one another."""
     numbers: dict[Group, int] = {}
     of_site: list[int] = []
     ways: list[tuple[int, ...] | None] = []
@@ -304,7 +314,7 @@ def _groups(
         for index, moves in straight.items()
         for place, there in within
     )
-    seen = _seen(tracer, record, middle, straight, sizes) if bent else {}
+    seen = _seen(tracer, record, middle, straight, sizes, last[0], whole) if bent else {}
     for index, site in enumerate(tracer.sites):
         item = tracer.graph.listing.instructions[site.position]
         store = item.base not in LOADS and not (item.base == "LDGSTS" and site.operand)
@@ -340,9 +350,13 @@ def _seen(
     middle: Place,
     straight: dict[int, tuple[int, ...]],
     sizes: list[int],
+    ended: NDArray[np.uint32],
+    whole: list[tuple[Place, NDArray[np.uint32]]],
 ) -> dict[int, bytes]:
-    """``Group.seen`` by site, from the first accesses of the first CTAs of the grid. Where a CTA has not reached a site, or its warps
-    have different offsets, the linear prediction applies."""
+    """``Group.seen`` by site, from the first accesses of the first CTAs of the grid. The offsets of sites that no CTA reaches by then,
+    such as those behind a loop, follow from those of the others, if they do in ``whole``, CTAs that were traced to their end
+    (``ended``: the one in the middle). Otherwise, and where the warps of a CTA have different offsets, the linear prediction
+    applies."""
     plan = record.plan
     wide, tall, deep = plan.grid
     count = min(wide * tall * deep, FIRST_CTAS, max(1, FIRST_WARPS // plan.warps_per_cta))
@@ -351,18 +365,67 @@ def _seen(
     start = np.array([at * size for at, size in zip(middle, sizes)])
     x, y, z = start.tolist()
     last = tracer.beginnings(record, [(x, y, z), *map(tuple, places.tolist())], BEGINNING)
-    found = {}
+    found: dict[int, NDArray[np.int64]] = {}
+    behind = []
     for site, moves in straight.items():
-        here, there = last[0, :, site], last[1:, :, site]
-        known = (there != OFF) & (here != OFF)
-        steps = _signed(there, here)
-        least = np.min(steps, axis=1, where=known, initial=1 << 31)
-        most = np.max(steps, axis=1, where=known, initial=-(1 << 31))
+        moved, alike = _offsets(last[0, :, site], last[1:, :, site])
         expected = (places - start) @ np.array(moves, np.int64)
-        moved = np.where(least == most, least, expected).astype(np.int64)
-        if (moved != expected).any():
-            found[site] = moved.tobytes()
-    return found
+        if (alike & (moved != expected)).any():
+            found[site] = np.where(alike, moved, expected)
+        elif not alike.any():
+            behind.append(site)
+    to_end = np.stack([there for _, there in whole])
+    known = np.array([place for place, _ in whole]) * np.array(sizes) - start
+    for site in behind:
+        moved, alike = _offsets(ended[:, site], to_end[:, :, site])
+        if (moved[alike] != known[alike] @ np.array(straight[site], np.int64)).any():
+            others = [(_offsets(ended[:, other], to_end[:, :, other]), found[other]) for other in found]
+            combined = _combined(moved, alike, known, places - start, others)
+            if combined is not None:
+                found[site] = combined
+    return {site: moved.tobytes() for site, moved in found.items()}
+
+
+def _offsets(
+    here: NDArray[np.uint32], there: NDArray[np.uint32]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The offset in words of each CTA of ``there`` from the one of ``here``, at one site, and whether all its warps have it."""
+    known = (there != OFF) & (here != OFF)
+    steps = _signed(there, here)
+    least = np.min(steps, axis=1, where=known, initial=1 << 31)
+    return least, least == np.max(steps, axis=1, where=known, initial=-(1 << 31))
+
+
+def _combined(
+    moved: NDArray[np.int64],
+    alike: NDArray[np.bool_],
+    known: NDArray[np.int64],
+    places: NDArray[np.int64],
+    others: list[tuple[tuple[NDArray[np.int64], NDArray[np.bool_]], NDArray[np.int64]]],
+) -> NDArray[np.int64] | None:
+    """The offsets of a site in the CTAs at ``places``, if in those at ``known`` they are a sum of multiples of the position and of the
+    offsets of other sites, as the place of an element in C is of those of its row in A and its column in B. Positions are relative
+    to the CTA that offsets are from. ``others``: the offsets of each of these sites at ``known``, as ``_offsets`` returns them, and at
+    ``places``. ``None`` if they are no such sum, or too few CTAs are known to tell."""
+    columns = [(known[:, axis], places[:, axis]) for axis in range(3) if places[:, axis].any()]
+    for (there, same), everywhere in others:
+        if same[alike].all() and not any((everywhere == column).all() for _, column in columns):
+            columns.append((there, everywhere))
+    given, wanted = (
+        np.stack(side, axis=1) for side in ([one[alike] for one, _ in columns], [all_ for _, all_ in columns])
+    )
+    scale = np.abs(given).max(axis=0, initial=1)
+    factors, _, rank, _ = np.linalg.lstsq(given / scale, moved[alike], rcond=None)
+    of_known, of_all = given @ (factors / scale), wanted @ (factors / scale)
+    whole: NDArray[np.int64] = np.rint(of_all).astype(np.int64)
+    # Fractions show that multiples were found which hold for the known CTAs only.
+    if (
+        len(given) <= rank
+        or (np.rint(of_known) != moved[alike]).any()
+        or (np.abs(of_all - whole) > _OFF_WHOLE).any()
+    ):
+        return None
+    return whole
 
 
 def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tuple[int, ...] | None:

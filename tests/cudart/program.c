@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct { unsigned x, y, z; } dim3;
@@ -279,6 +280,41 @@ static void blank(void)
     printf("%d\n", cudaDeviceSynchronize());
 }
 
+/* Forks while a thread launches. Both processes go on with what was in memory then. */
+static void *launches(void *device)
+{
+    for (int i = 0; i < 300; i++)
+        OK(launch(&add_host, 1, 32, device, 0, 0));
+    return 0;
+}
+
+static void forks(void)
+{
+    int *device, *other, host[32], status;
+    pthread_t thread;
+    OK(cudaMalloc((void **)&device, 128));
+    OK(cudaMalloc((void **)&other, 128));
+    OK(cudaMemset(device, 0, 128));
+    OK(cudaMemset(other, 0, 128));
+    pthread_create(&thread, 0, launches, other);
+    for (int i = 0; i < 6; i++) {
+        pid_t child = fork();
+        if (!child) {
+            alarm(30);
+            OK(launch(&add_host, 1, 32, device, 10 + i, 0));
+            OK(cudaMemcpy(host, device, 128, 2));
+            IS(host[0] == 11 + i && host[31] == 11 + i);
+            exit(wrong ? 1 : 50 + i);
+        }
+        IS(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 50 + i);
+    }
+    pthread_join(thread, 0);
+    OK(cudaMemcpy(host, device, 128, 2));
+    IS(host[0] == 0 && host[31] == 0);
+    OK(cudaMemcpy(host, other, 128, 2));
+    IS(host[0] == 300 && host[31] == 300);
+}
+
 static void ends(void) { printf("atexit\n"); }
 
 int main(int argc, char **argv)
@@ -301,6 +337,8 @@ int main(int argc, char **argv)
         races();
     else if (!strcmp(argv[2], "blank"))
         blank();
+    else if (!strcmp(argv[2], "forks"))
+        forks();
     else
         errors();
     printf("%s\n", wrong ? "wrong" : "right");

@@ -163,6 +163,15 @@ def test_races_are_told_once(program):
 
 
 @needs_compiler
+def test_a_forked_process_goes_on(program):
+    """While another thread of the program launches. The counts are those of the first process: 300 launches of one warp."""
+    result = run(program, "forks", options=("-o", str(program / "forks.json")))
+    assert (result.stdout, result.returncode) == ("atexit\n" * 6 + "right\natexit\n", 42), result.stderr
+    (row,) = json.loads((program / "forks.json").read_text())["kernels"]
+    assert (row["launches"], row["warp_instructions"]) == (300, 300 * 13)
+
+
+@needs_compiler
 def test_reads_of_uninitialised_memory_are_told_once(program):
     """Of three launches on arrays whose end nothing has written."""
     # 172 bytes are 43 words: the first read past them is that of thread 11 of the second block

@@ -16,7 +16,7 @@ from .calls import DRIVER, bound
 from .registration import Registrations
 from .state import State
 
-__all__ = ["attach", "begin", "ended", "forgive"]
+__all__ = ["after_fork", "attach", "before_fork", "begin", "ended", "forgive"]
 
 _state: State | None = None
 #: keeps callbacks alive as long as C may call them
@@ -40,6 +40,19 @@ class _Attached:
 
 
 _attached: dict[int, _Attached] = {}
+
+
+def before_fork() -> None:
+    """Wait until no other thread is inside a function of CUDA, which a forked process would never leave. To be called before the locks
+    of the compiler are taken, which such a thread may wait for."""
+    if _state is not None:
+        _state.lock.acquire()
+
+
+def after_fork() -> None:
+    """To be called in both processes."""
+    if _state is not None:
+        _state.lock.release()
 
 
 def begin(state: State) -> None:

@@ -21,6 +21,7 @@ extern __attribute__((visibility("hidden"))) void *NAME(gpuperf_slots)[COUNT];
 
 static void *python;
 static volatile int attached, embedded;
+static int (*initialized)(void), (*holds)(void);
 
 /* What functions lead to when Python is about to end: the driver's own answer then (cudaErrorCudartUnloading), and success for those that
  * release what ends with the process. */
@@ -223,7 +224,6 @@ static int interpreter(void)
 }
 
 /* functions of Python, for `guarded` */
-static int (*initialized)(void), (*holds)(void);
 static void *(*pending)(void);
 static void (*fetch)(void **, void **, void **), (*restore)(void *, void *, void *);
 
@@ -246,6 +246,35 @@ static void attach(void)
     attached = 1;
 }
 
+/* fork() of C knows nothing of the interpreter, whose locks a thread may hold that the new process lacks: as os.fork() does, the thread
+ * that forks waits for them. It holds the interpreter already if Python itself forks. */
+static __thread int forking, held_before;
+
+static void call(const char *name) { ((void (*)(void))symbol(name))(); }
+
+static void before_fork(void)
+{
+    if (!attached || !initialized() || holds())
+        return;
+    held_before = ((int (*)(void))symbol("PyGILState_Ensure"))();
+    forking = 1;
+    run("_gpuperf.before_fork()\n");
+    call("PyOS_BeforeFork");
+}
+
+static void after_fork(const char *name)
+{
+    if (!forking)
+        return;
+    forking = 0;
+    call(name);
+    run("_gpuperf.after_fork()\n");
+    ((void (*)(int))symbol("PyGILState_Release"))(held_before);
+}
+
+static void after_fork_in_parent(void) { after_fork("PyOS_AfterFork_Parent"); }
+static void after_fork_in_child(void) { after_fork("PyOS_AfterFork_Child"); }
+
 /* Fills the slots. A thread that has the interpreter takes no lock of C, which another one may hold that waits for the interpreter. */
 __attribute__((visibility("hidden"))) void NAME(gpuperf_start)(void)
 {
@@ -258,6 +287,7 @@ __attribute__((visibility("hidden"))) void NAME(gpuperf_start)(void)
             start(program, library);
             embedded = 1;
             attach();
+            pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
             ((void *(*)(void))symbol("PyEval_SaveThread"))();
         }
         pthread_mutex_unlock(&starting);

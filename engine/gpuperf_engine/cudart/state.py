@@ -146,6 +146,7 @@ class State:
     #: ``Device.launch``, or a replacement
     launch: Callable[..., Profile] = field(init=False)
     _next: int = 0x1000
+    _pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         self.launch = self.device.launch
@@ -328,10 +329,10 @@ class State:
         return f" at {read.address:#x}\n  {thread}\n  {which}"
 
     def report(self) -> None:
-        """Write the counts by kernel, and the launches, to the requested files."""
+        """Write the counts by kernel, and the launches, to the requested files, unless this process is a fork of another one."""
         if self.launches is not None:
             self.launches.write()
-        if not self.output:
+        if not self.output or os.getpid() != self._pid:
             return
         rows = [{"kernel": name, **vars(counted)} for name, counted in self.counted.items()]
         document = {"schema_version": 1, "target": self.machine.id, "kernels": rows}

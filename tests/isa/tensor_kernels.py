@@ -125,7 +125,7 @@ ret;
 """
 
 
-def text(lines: Sequence[str], pair: bool = False) -> str:
+def text(lines: Sequence[str], pair: bool = False, target: str = "sm_100a") -> str:
     """A module with the entry ``k``, which runs the line that its parameter ``which`` says. Operands: descriptors ``%x0`` and ``%x1``,
     addresses ``%r11`` (D), ``%r12`` (A), ``%r13`` (metadata), ``%r14`` and ``%r15`` (scales), the instruction descriptor ``%r16``,
     ``%p5`` (D is read), ``%m0`` to ``%m7``."""
@@ -157,7 +157,7 @@ def text(lines: Sequence[str], pair: bool = False) -> str:
     kernel = kernel.replace("COMMIT", commit).replace("GROUP", group).replace("SYNC", sync)
     if pair:
         kernel = kernel.replace(".reg .b64 %rd<30>", ".reg .b16 %h<2>;\n.reg .b64 %rd<30>")
-    return head("9.0", "sm_100a") + kernel
+    return head("9.0", target) + kernel
 
 
 def run(

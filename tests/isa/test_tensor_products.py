@@ -63,7 +63,7 @@ def words_of(numbers: NDArray[Any], d: int) -> Words:
     ("backend", "kind", "rows", "columns", "form", "d", "mode", "across", "held"),
     on_both(
         [
-            ("f16", 128, 64, 0, 1, "128", (0, 0), False),
+            ("f16", 128, 56, 0, 1, "128", (0, 0), False),
             ("f16", 128, 32, 1, 1, "64", (0, 0), True),
             ("f16", 64, 24, 0, 0, "none", (0, 0), False),
             ("f16", 64, 64, 1, 1, "32", (1, 1), False),
@@ -239,19 +239,61 @@ def test_zeros_for_columns_of_b(backend: str, rows: int, zeros: int, bits: list[
         np.testing.assert_array_equal(after[part * rows : (part + 1) * rows, :14], words_of(own, 1))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("zeros", [2 << 56, 1 << 37, 0x0003_0280_0000_0004])
-def test_refused_masks_of_columns(backend: str, zeros: int) -> None:
-    with pytest.raises(ge.TrapError, match="zero-column mask descriptor"):
-        run(
-            backend,
-            kernel(),
-            ZEROS,
-            np.zeros(16, np.uint8),
-            np.zeros((128, COLUMNS), np.uint32),
-            idesc=idesc(128, 64),
-            scale_a=zeros,
-        )
+@pytest.mark.parametrize(
+    ("backend", "rows", "shift", "most", "across"),
+    on_both([(32, 2, 1, False), (64, 32, 3, False), (128, 11, 2, True), (32, 16, 3, True)], 2),
+)
+def test_shifted_columns_of_b(backend: str, rows: int, shift: int, most: int, across: bool) -> None:
+    """As many columns of B from a later one on (manual, example 4 of zero-column masks: 2 to 129 of 128); the mask is of those."""
+    a, b = integers(8, rows, 16), integers(9, 64 + shift, 16)
+    shared = np.zeros(40960, np.uint8)
+    given = {
+        "a": image(coded("f16", 0, a), "128", 1024, shared),
+        "b": image(coded("f16", 0, b), "64", 24576, shared, across),
+        "idesc": idesc(rows, 64, transpose_b=across) | most << 30,
+        "scale_a": 0x0003_0283_0102_0100 | shift << 56,
+    }
+    tensor = np.full((128, COLUMNS), 7, np.uint32)
+    (after,) = run(backend, kernel(), ZEROS, shared, tensor, **given)
+    _, _, masks = next(case for case in MASKS_OF_COLUMNS if case[0] == 32)
+    parts, product = 128 // rows, a @ b[shift:].T
+    for part in range(parts):
+        first = part * 64 // parts
+        own = product[:, first : first + 14] * [1 - int(bit) for bit in masks[part]]
+        np.testing.assert_array_equal(after[part * rows : (part + 1) * rows, :14], words_of(own, 1))
+    words = after_oracle(ZEROS, shared, tensor, given)
+    np.testing.assert_array_equal(after, words)
+
+
+def after_oracle(which: int, shared: NDArray[np.uint8], tensor: Words, given: dict[str, int]) -> Words:
+    """Tensor memory after a line in the interpreter of ``tests/oracle``, with D from column 0 on and not read."""
+    numbers = np.zeros(16, np.uint64)
+    numbers[:3] = [given[name] for name in ("a", "b", "idesc")]
+    numbers[5] = given["scale_a"]
+    words = oracle.Buffer(np.ascontiguousarray(tensor).tobytes())
+    arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(0)]
+    oracle.run(text([LINES[which]]), "k", 1, 128, arguments)
+    return np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("backend", "rows", "zeros", "most", "message"),
+    on_both(
+        [
+            (128, 1 << 62, 0, "zero-column mask descriptor"),
+            (128, 1 << 37, 0, "zero-column mask descriptor"),
+            (128, 0x0003_0280_0000_0004, 0, "zero-column mask descriptor"),
+            (128, 2 << 56, 0, "shifts columns by 2"),
+            (64, 17 << 56, 2, "shifts columns by 17"),
+            (32, 17 << 56, 3, "shifts columns by 17"),
+        ],
+        2,
+    ),
+)
+def test_refused_masks_of_columns(backend: str, rows: int, zeros: int, most: int, message: str) -> None:
+    tensor, word = np.zeros((128, COLUMNS), np.uint32), idesc(rows, 64) | most << 30
+    with pytest.raises(ge.TrapError, match=message):
+        run(backend, kernel(), ZEROS, np.zeros(16, np.uint8), tensor, idesc=word, scale_a=zeros)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -271,7 +313,7 @@ def test_integers_wrap_or_are_limited(backend: str, saturates: int) -> None:
     ("backend", "given", "message"),
     on_both(
         [
-            ({"idesc": idesc(128, 24)}, "says N = 24"),
+            ({"idesc": idesc(128, 264)}, "says N = 264"),
             ({"idesc": idesc(96, 16)}, "says M = 96"),
             ({"idesc": idesc(128, 16, a=2)}, "names types"),
             ({"idesc": idesc(128, 16, sparse=1)}, "sparsity"),
@@ -285,6 +327,14 @@ def test_refused(backend: str, given: dict[str, int], message: str) -> None:
     with pytest.raises(ge.TrapError, match=message) as caught:
         run(backend, kernel(), 0, np.zeros(16, np.uint8), np.zeros((128, COLUMNS), np.uint32), **given)
     assert "k.ptx:" in str(caught.value) and "of kernel 'k'" in str(caught.value)
+
+
+@pytest.mark.parametrize(("which", "columns"), [(KINDS.index("i8"), 40), (WEIGHTS, 96)])
+def test_refused_columns(which: int, columns: int) -> None:
+    """The steps of N of 8-bit integers are 8 up to 32, then 16; ``.ws`` has three sizes (manual, table of shapes)."""
+    word = idesc(128, columns, a=int(which < WEIGHTS), b=int(which < WEIGHTS), d=1 + (which < WEIGHTS))
+    with pytest.raises(ge.TrapError, match=f"says N = {columns}"):
+        run("llvm", kernel(), which, np.zeros(16, np.uint8), np.zeros((128, COLUMNS), np.uint32), idesc=word)
 
 
 @pytest.mark.parametrize(

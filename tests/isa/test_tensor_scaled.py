@@ -235,14 +235,16 @@ def test_metadata_that_mean_nothing(backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend", "rows", "sparse", "scaled"),
-    on_both([(256, False, False), (128, False, False), (128, True, False), (256, False, True)]),
+    ("backend", "rows", "columns", "sparse", "scaled"),
+    on_both(
+        [(256, 64, False, False), (128, 48, False, False), (128, 64, True, False), (256, 64, False, True)]
+    ),
 )
-def test_pairs(backend: str, rows: int, sparse: bool, scaled: bool) -> None:
+def test_pairs(backend: str, rows: int, columns: int, sparse: bool, scaled: bool) -> None:
     """Each CTA has half of the rows of A and D, and half of the columns of B (manual: layouts A, B and C)."""
     random = np.random.default_rng(rows + sparse)
     kind = "mxf8f6f4" if scaled else "f16"
-    columns, depth, own = 64, 32 if sparse or scaled else 16, rows // 2
+    depth, own, half = 32 if sparse or scaled else 16, rows // 2, columns // 2
     stored = whole = random.integers(-2, 3, (rows, depth))
     metadata: list[list[int]] = []
     if sparse:
@@ -254,7 +256,7 @@ def test_pairs(backend: str, rows: int, sparse: bool, scaled: bool) -> None:
     for cta in range(2):
         given = {
             "a": image(coded(kind, stored[cta * own : (cta + 1) * own]), "128", 1024, shared[cta]),
-            "b": image(coded(kind, b[cta * 32 : (cta + 1) * 32]), "64", 24576, shared[cta]),
+            "b": image(coded(kind, b[cta * half : (cta + 1) * half]), "64", 24576, shared[cta]),
         }
         if sparse:
             metadata_in(tensor[cta], 100, kind, own, metadata[cta * own : (cta + 1) * own])
@@ -268,7 +270,7 @@ def test_pairs(backend: str, rows: int, sparse: bool, scaled: bool) -> None:
         elif sparse:
             expected[cta, spread(64), :columns] = part
         else:
-            expected[cta, :64, :32], expected[cta, 64:, :32] = part[:, :32], part[:, 32:]
+            expected[cta, :64, :half], expected[cta, 64:, :half] = part[:, :half], part[:, half:]
     word = idesc(rows, columns, d=not scaled, sparse=sparse, ue8m0=scaled)
     after = run(
         backend, pair_kernel(), 2 if scaled else int(sparse), shared, tensor, True,

@@ -1,11 +1,13 @@
-"""``tcgen05`` of one CTA: allocation, ``ld`` and ``st``, products of dense matrices, ``commit``. All is done at once, element after
-element; each thread loads and stores what is its own, and the first thread of a warp allocates for it.
+"""``tcgen05`` of one CTA: allocation, ``ld`` and ``st``, products of dense matrices, also with scales and ``.ws``, ``commit``. All is
+done at once, element after element; each thread loads and stores what is its own, and the first thread of a warp allocates for it.
 
-Manual: "Tensor Memory", "Matrix Fragments", "Instruction descriptor", "Canonical Layouts", "Data Path Layout Organization" (D and F).
+Manual: "Tensor Memory", "Matrix Fragments", "Instruction descriptor", "Zero-Column Mask Descriptor", "Canonical Layouts", "Absolute
+address mode for K dimension being 48B", "Block Scaling", "Data Path Layout Organization" (D to G).
 """
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from .integers import mask
@@ -28,6 +30,9 @@ KINDS = {
     "tf32": ({2: "tf32"}, 8),
     "f8f6f4": ({0: "e4m3", 1: "e5m2"}, 32),
     "i8": ({0: "u8", 1: "s8"}, 32),
+    "mxf8f6f4": ({0: "e4m3", 1: "e5m2"}, 32),
+    "mxf4": ({1: "e2m1"}, 64),
+    "mxf4nvf4": ({1: "e2m1"}, 64),
 }
 #: bits of an address that swizzling adds, and to which bits
 SWIZZLE = {0: (0, 0), 1: (0x180, 2), 2: (0x380, 3), 4: (0x180, 3), 6: (0x080, 3)}
@@ -145,12 +150,15 @@ def move_rows(cta: Cta, line: int, lanes: range, column: int) -> None:
 
 
 def byte_of(descriptor: int, line: int, k: int, bits: int, across: bool) -> int:
-    """Where an element of a matrix begins in shared memory."""
+    """Where an element of a matrix begins in shared memory, in bytes, rounded down."""
     start, leading, stride = ((descriptor >> at & mask(14)) << 4 for at in (0, 16, 32))
     mode = descriptor >> 61
     width, unit = WIDTH[mode], 128 // bits
     if not across:
         piece, within = divmod(k, unit)
+        over = start % 128 + 16 * piece - 128
+        if descriptor >> 52 & 1 and over >= 0:  # the second of two chunks
+            start, piece = leading, over // 16
         at = line % 8 * width + line // 8 * stride + piece * (16 if mode else leading)
     else:
         group, within = divmod(line, unit)
@@ -162,55 +170,118 @@ def byte_of(descriptor: int, line: int, k: int, bits: int, across: bool) -> int:
     return at ^ (at & chosen) >> down
 
 
+def scale_number(code: int, powers: bool) -> float:
+    """What the code of a scale means: a power of two (``ue8m0``), or e4m3 without a sign."""
+    if powers:
+        return float("nan") if code == mask(8) else 2.0 ** (code - 127)
+    return float(number("e4m3", code & mask(7)))
+
+
+def scaled(
+    t: Thread, line: int, matrix: list[list[Number]], address: int, first: int, count: int, powers: bool
+) -> list[list[Number]]:
+    """The matrix, each row's elements times its scales: ``count`` bytes from byte ``first`` of a word on. Row r has the word in lane r
+    mod 32 and column r / 32, and the following bytes are 4 columns further, or 8 if there are more than 128 rows."""
+    further = 4 if len(matrix) <= 128 else 8
+    found: list[list[Number]] = []
+    for row, elements in enumerate(matrix):
+        factors = []
+        for byte in range(first, first + count):
+            place = cell(t.cta, line, row % 32, (address & mask(16)) + row // 32 + byte // 4 * further)
+            factors.append(scale_number(t.cta.words.get(place, 0) >> byte % 4 * 8 & mask(8), powers))
+        found.append([x * factors[k * count // len(elements)] for k, x in enumerate(elements)])
+    return found
+
+
+def zero_columns(descriptor: int, columns: int, parts: int) -> list[bool]:
+    """The mask of a zero-column mask descriptor: of each part, ones where the first span is 1, and so on."""
+    found = []
+    skip, use = (descriptor >> at & mask(8) for at in (40, 48))
+    for part in range(parts):
+        spans = [[False] * (use + 1), [True] * (skip + 1)]
+        if descriptor >> (32 + part) & 1:
+            spans.reverse()
+        first = descriptor >> 8 * part & mask(8)
+        found += islice(cycle(spans[0] + spans[1]), first, first + columns // parts)
+    return [bit and bool(descriptor >> 39 & 1) for bit in found]
+
+
 def product(b: Builder) -> Step:
     words = b.statement.modifiers
     kind = next(word for word in words if word.startswith("kind::")).removeprefix("kind::")
-    if kind not in KINDS or {"sp", "ws"} & {*b.mods} or "cta_group::2" in words or len(b.operands) != 5:
+    scales, weights = b.has("block_scale"), b.has("ws")
+    held, count = isinstance(b.operands[1], Address), len(b.operands)
+    known = kind in KINDS and not b.has("sp") and "cta_group::2" not in words
+    if not known or (weights and held) or count not in ((7,) if scales else (5, 6) if weights else (5,)):
         raise b.fail("the oracle multiplies no such matrices")
-    types, depth = KINDS[kind]
-    held = isinstance(b.operands[1], Address)
-    if isinstance(b.operands[4], Constant):
+    types, shortest = KINDS[kind]
+    enabled = 6 if scales else 4
+    if isinstance(b.operands[enabled], Constant):
         raise b.fail("the oracle takes a predicate")
     d_at, a_at, b_at = b.address(0), b.address(1) if held else b.get(1, 64), b.get(2, 64)
-    idesc, reads, line = b.get(3, 32), b.get(4, 1), b.statement.line
+    scale_at = [b.address(4), b.address(5)] if scales else []
+    idesc, reads, line = b.get(3, 32), b.get(enabled, 1), b.statement.line
+    zeros = b.get(5, 64) if weights and count == 6 else lambda t: 0
 
-    def shared(t: Thread, descriptor: int, lines: int, name: str, across: bool) -> list[list[Number]]:
-        size = BITS[name] // 8
+    def shared(
+        t: Thread, descriptor: int, lines: range, name: str, across: bool, depth: int
+    ) -> list[list[Number]]:
+        bits = BITS[name]
         found = []
-        for row in range(lines):
-            places = [byte_of(descriptor, row, k, BITS[name], across) for k in range(depth)]
-            found.append(
-                [number(name, int.from_bytes(t.cta.shared[at : at + size], "little")) for at in places]
-            )
+        for row in lines:
+            elements = []
+            for k in range(depth):
+                at = byte_of(descriptor, row, k, bits, across)
+                whole = int.from_bytes(t.cta.shared[at : at + max(1, bits // 8)], "little")
+                elements.append(number(name, whole >> k * bits % 8 & mask(bits)))
+            found.append(elements)
         return found
+
+    def tensor(t: Thread, address: int, lanes: list[int], name: str, depth: int) -> list[list[Number]]:
+        per = 32 // BITS[name]
+        return [
+            [
+                number(
+                    name,
+                    t.cta.words.get((lane, address + k // per), 0) >> k % per * BITS[name] & mask(BITS[name]),
+                )
+                for k in range(depth)
+            ]
+            for lane in lanes
+        ]
 
     def step(t: Thread) -> None:
         word = idesc(t)
+        long = kind.startswith("mxf4") and bool(word >> 31)
+        depth = 96 if long else shortest
         rows, columns = (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
-        left, right = types[word >> 7 & 7], types[word >> 10 & 7]
-        result = ("f16", "f32", "s32")[word >> 4 & 3]
+        left, right = types[word >> 7 & 7], types[word >> 10 & (3 if kind.startswith("mxf4") else 7)]
+        result = "f32" if scales else ("f16", "f32", "s32")[word >> 4 & 3]
         add = summation(result, result, "", bool(word >> 3 & 1))
-        lanes = [row if rows == 128 else row // 16 * 32 + row % 16 for row in range(rows)]
+        parts = 128 // rows if weights else 1
+        lanes = [row if rows == 128 or weights else row // 16 * 32 + row % 16 for row in range(rows)]
         if held:
-            first, per = a_at(t) & mask(16), 32 // BITS[left]
-            a = [
-                [
-                    number(
-                        left,
-                        t.cta.words.get((lane, first + k // per), 0) >> k % per * BITS[left]
-                        & mask(BITS[left]),
-                    )
-                    for k in range(depth)
-                ]
-                for lane in lanes
-            ]
+            a = tensor(t, a_at(t) & mask(16), lanes, left, depth)
         else:
-            a = shared(t, a_at(t), rows, left, bool(word >> 15 & 1))
-        turned = shared(t, b_at(t), columns, right, bool(word >> 16 & 1))
+            a = shared(t, a_at(t), range(rows), left, bool(word >> 15 & 1), depth)
+        shift = zeros(t) >> 56 & mask(6)
+        turned = shared(t, b_at(t), range(shift, shift + columns), right, bool(word >> 16 & 1), depth)
+        if scales:
+            fine = b.has("block16") or "scale_vec::4X" in words
+            each = depth // (16 if fine else 32)
+            powers = bool(word >> 23 & 1)
+            a = scaled(t, line, a, scale_at[0](t), word >> 29 & 3, each, powers)
+            turned = scaled(t, line, turned, scale_at[1](t), word >> 4 & 3, each, powers)
         if word >> 13 & 1 != word >> 14 & 1:
             a = [[-x for x in row] for row in a]
+        empty = zero_columns(zeros(t), columns, parts)
+        turned = [[0.0] * depth if zero else column for zero, column in zip(empty, turned, strict=True)]
         base, wide, kept = d_at(t) & mask(16), BITS[result], reads(t)
-        places = [[cell(t.cta, line, lane, base + column) for column in range(columns)] for lane in lanes]
+        own = columns // parts
+        places = [
+            [cell(t.cta, line, column // own * rows + lane, base + column % own) for column in range(columns)]
+            for lane in lanes
+        ]
         starts = [[t.cta.words.get(at, 0) & mask(wide) if kept else 0 for at in row] for row in places]
         for row, sums in zip(places, add(starts, a, turned), strict=True):
             t.cta.words.update(zip(row, sums, strict=True))

@@ -12,14 +12,19 @@ from ..isa.formats import FORMATS, decode, scale
 from ..isa.primitives import Value
 from ..isa.tensor_layouts import (
     a_type,
+    address_problem,
     b_type,
     columns_n,
     depth_of,
     element_bytes,
+    is_long,
     is_spread,
     parts_of,
     product_problem,
     rows_of,
+    scale_block,
+    scales_of,
+    shift_of,
     uses_column,
     work_of,
     work_type,
@@ -58,7 +63,8 @@ class TensorProduct:
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands = {slot.name: operand for slot, operand in matched(instruction)}
         self.instruction = instruction
-        self.how = how_of(instruction.opcode) | Tensor.A_TENSOR * isinstance(operands["a"], Address)
+        self.how = how_of(instruction.opcode, to.program.kernel.module.target)
+        self.how |= Tensor.A_TENSOR * isinstance(operands["a"], Address)
         kinds = {"a": _U64, "b": _U64, "zeros": _U64, "enable": _PRED}
         self.readers = {
             name: operand_reader(to, operand, kinds.get(name, _U32))
@@ -98,13 +104,15 @@ class _Multiplication:
             columns = problem == TensorProblem.COLUMNS_N
             self.refuse(problem, columns_n(self.idesc) if columns else rows_of(self.idesc), self.idesc)
         zeros = given.get("zeros", 0)
-        if zeros and zeros_problem(zeros, rows_of(self.idesc)):
-            self.refuse(TensorProblem.ZEROS, 0, zeros)
+        self.shift = shift_of(zeros)
+        problem = zeros_problem(zeros, rows_of(self.idesc), self.idesc) if zeros else 0
+        if problem:
+            self.refuse(problem, self.shift, zeros)
         self.ctas = peers_of(warp, step.instruction, lane, bool(self.how & Tensor.PAIR), self.idesc)
         self.rows, self.columns = rows_of(self.idesc) // len(self.ctas), columns_n(self.idesc)
-        self.depth = depth_of(self.how)
+        self.depth = depth_of(self.how, self.idesc)
         self.spread = int(is_spread(self.how, rows_of(self.idesc)))
-        self.scales = self.how >> Tensor.SCALES & 15
+        self.scales = scales_of(self.how, self.idesc)
         words = np.array((disabled + [0] * 8)[:8], "<u4")
         #: whether each lane of each CTA is written
         self.written = ~np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_).reshape(2, -1)
@@ -112,12 +120,28 @@ class _Multiplication:
     def refuse(self, problem: int, word: int, amount: int) -> None:
         refuse(self.warp, self.step.instruction, self.lane, problem, word, amount)
 
+    def _require_address(self, name: str, across: int) -> None:
+        """Refuse an absolute address in the descriptor of A or B where there can be none."""
+        if address_problem(self.how, self.given[name], across):
+            self.refuse(TensorProblem.ADDRESS, 0, self.given[name])
+
     def run(self) -> None:
         lines = self.columns // len(self.ctas)
         form, across = b_type(self.kind, self.idesc), self.idesc >> 16 & 1
+        self._require_address("b", across)
         fetched = [
             self.step.matrices.matrix(
-                self.warp, cta, self.lane, self.given["b"], lines, self.depth, self.kind, form, across, 1
+                self.warp,
+                cta,
+                self.lane,
+                self.given["b"],
+                lines,
+                self.depth,
+                self.kind,
+                form,
+                across,
+                1,
+                self.shift,
             )
             for cta in self.ctas
         ]
@@ -149,6 +173,7 @@ class _Multiplication:
         stored = self.depth // (2 if self.how & Tensor.SPARSE else 1)
         a = np.zeros((0, 0), np.uint8)
         if not in_tensor:
+            self._require_address("a", idesc >> 15 & 1)
             a = self.step.matrices.matrix(
                 self.warp,
                 cta,
@@ -216,19 +241,22 @@ class _Multiplication:
 
     def _lines_in_tensor_memory(self, cta: LanesCta, lanes: Lanes) -> Bytes:
         """Lines of A in tensor memory."""
-        column = require(self.warp, cta, self.step.instruction, self.lane, self.given["a"], 8)
-        words = np.ascontiguousarray(cta.tensor.words[column : column + 8, lanes].T)
+        count = 8 + 4 * is_long(self.how, self.idesc)
+        column = require(self.warp, cta, self.step.instruction, self.lane, self.given["a"], count)
+        words = np.ascontiguousarray(cta.tensor.words[column : column + count, lanes].T)
         if self.kind in (Tensor.F8F6F4, Tensor.MXF8F6F4) and a_type(self.idesc) == Tensor.E2M1:
             words = words >> np.uint32(2) & np.uint32(0x0F0F0F0F)
         return words.view(np.uint8)
 
     def _scales(self, cta: LanesCta, name: str, lines: int, selector: int) -> Numbers:
         """The scale of each element, shape (lines, K)."""
-        column = require(self.warp, cta, self.step.instruction, self.lane, self.given[name], -(-lines // 32))
-        line = np.arange(lines)
-        words = cta.tensor.words[column + line // 32, line % 32]
-        codes = np.ascontiguousarray((words >> np.uint32(8 * selector)).astype("<u4")).view(np.uint8)
-        codes = np.ascontiguousarray(codes.reshape(lines, 4)[:, : self.scales])
+        further = scale_block(lines) if selector + self.scales > 4 else 0
+        wanted = further + -(-lines // 32)
+        column = require(self.warp, cta, self.step.instruction, self.lane, self.given[name], wanted)
+        line, block = np.arange(lines)[:, None], np.array([0, further])
+        words = cta.tensor.words[column + line // 32 + block, line % 32]
+        codes = np.ascontiguousarray(words.astype("<u4")).view(np.uint8)
+        codes = np.ascontiguousarray(codes[:, selector : selector + self.scales])
         value = LaneValue(codes, _U8)
         meant = scale(value) if self.idesc >> 23 & 1 else decode(value & 0x7F, FORMATS["e4m3"])
         numbers = _doubles(meant.convert(_F64))

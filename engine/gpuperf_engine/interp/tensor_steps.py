@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa import tensor_layouts
-from ..isa.tensor_layouts import element_bytes, swizzle_width
+from ..isa.tensor_layouts import element_bytes, pieces_before, swizzle_width
 from ..isa.tensor_memory import COPIES, Tensor, TensorProblem, packed_bits
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
@@ -186,16 +186,21 @@ class Matrices:
         pieces: int,
         bits: int,
         recorded: int | None = None,
+        first: int = 0,
     ) -> Bytes:
-        """Lines along K, shape (lines, bytes); packed elements are expanded to bytes."""
+        """Lines along K from ``first`` on, shape (lines, bytes); packed elements are expanded to bytes."""
         start, leading, stride, phase, mode = _fields(descriptor)
         width = swizzle_width(mode)
         if width == 0 or mode == 1:
             refuse(warp, self.instruction, lane, TensorProblem.SWIZZLE, 0, descriptor)
-        if width > 16 and 16 * pieces > width:
+        # in the absolute address mode, 48 bytes of a line continue at another address
+        before = min(pieces, pieces_before(start)) if pieces == 3 and width > 16 else pieces
+        if width > 16 and (16 * pieces > width or (before < pieces and not descriptor >> 52 & 1)):
             refuse(warp, self.instruction, lane, TensorProblem.LINE, 0, descriptor)
-        line, piece = np.arange(lines)[:, None], np.arange(pieces)[None, :]
+        line, piece = np.arange(first, first + lines)[:, None], np.arange(pieces)[None, :]
         offsets = start + line_offset(line, piece, width, leading, stride)
+        further = leading + line_offset(line, piece - before, width, 0, stride)
+        offsets = np.where(piece < before, offsets, further)
         fetched = self.pieces(warp, cta, lane, offsets, (width, 4, phase), recorded)
         return _unpacked(fetched, bits).reshape(lines, 16 * pieces)
 
@@ -210,27 +215,31 @@ class Matrices:
         size: int,
         bits: int,
         recorded: int | None = None,
+        first: int = 0,
     ) -> Bytes:
-        """Lines of a matrix that is not contiguous along K, shape (lines, bytes); packed elements are expanded to bytes."""
+        """Lines of a matrix that is not contiguous along K, from ``first`` on, shape (lines, bytes); packed elements are expanded to
+        bytes."""
         start, leading, stride, phase, mode = _fields(descriptor)
         width = swizzle_width(mode)
         if width == 0 or (mode == 1) != (size == 4):
             refuse(warp, self.instruction, lane, TensorProblem.SWIZZLE, 0, descriptor)
         per = 16 // size
-        group, k = np.arange(-(-lines // per))[:, None], np.arange(depth)[None, :]
+        skipped = first % per
+        groups = np.arange(first // per, -(-(first + lines) // per))
+        group, k = groups[:, None], np.arange(depth)[None, :]
         rows = 4 if mode == 1 else 8
         offsets = start + transposed_offset(group, k, width, leading, stride, rows)
         fetched = _unpacked(
             self.pieces(warp, cta, lane, offsets, (width, 4 + (mode == 1), phase), recorded), bits
         )
         elements = fetched.reshape(len(group), depth, per, size).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(elements.reshape(-1, depth * size)[:lines])
+        return np.ascontiguousarray(elements.reshape(-1, depth * size)[skipped : skipped + lines])
 
     def matrix(
         self, warp: ReferenceWarp, cta: LanesCta, lane: int, descriptor: int, lines: int, depth: int, kind: int, form: int,
-        across: int, number: int,
+        across: int, number: int, first: int = 0,
     ) -> Bytes:  # fmt: skip
-        """A matrix of a product, A (0) or B (1), line by line."""
+        """A matrix of a product, A (0) or B (1), line by line from ``first`` on."""
         size = element_bytes(kind)
         bits = 8
         if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
@@ -238,9 +247,9 @@ class Matrices:
         # packed elements are not recorded, as they are not whole bytes
         recorded = number if bits == 8 else None
         if across:
-            return self.transposed(warp, cta, lane, descriptor, lines, depth, size, bits, recorded)
+            return self.transposed(warp, cta, lane, descriptor, lines, depth, size, bits, recorded, first)
         pieces = depth * size // 16 if size else depth // 32
-        return self.lines(warp, cta, lane, descriptor, lines, pieces, bits, recorded)
+        return self.lines(warp, cta, lane, descriptor, lines, pieces, bits, recorded, first)
 
 
 def _unpacked(pieces: Bytes, bits: int) -> Bytes:

@@ -15,18 +15,24 @@ from .tensor_memory import Tensor, TensorProblem
 
 __all__ = [
     "a_type",
+    "address_problem",
     "b_type",
     "columns_n",
     "depth_of",
     "element_bytes",
+    "is_long",
     "is_spread",
     "line_offset",
     "metadata_bit",
     "metadata_row",
     "parts_of",
+    "pieces_before",
     "product_problem",
     "row_lane",
     "rows_of",
+    "scale_block",
+    "scales_of",
+    "shift_of",
     "swizzle_width",
     "swizzled",
     "transposed_offset",
@@ -71,7 +77,12 @@ def element_bytes(kind: int) -> int:
     return 1
 
 
-def depth_of(how: int) -> int:
+def is_long(how: int, idesc: int) -> int:
+    """Whether K is 96, with ``.kind::mxf4`` and ``.kind::mxf4nvf4``; the bit means something else with ``.ws``."""
+    return (how & Tensor.KIND >= Tensor.MXF4) * ((idesc >> 31) & 1)
+
+
+def depth_of(how: int, idesc: int) -> int:
     """K."""
     dense = 32
     kind = how & Tensor.KIND
@@ -80,10 +91,22 @@ def depth_of(how: int) -> int:
     elif kind == 1:
         dense = 8
     elif kind >= 5:
-        dense = 64
+        dense = 64 + 32 * is_long(how, idesc)
     if how & Tensor.SPARSE:
         return 2 * dense
     return dense
+
+
+def scales_of(how: int, idesc: int) -> int:
+    """The number of scales of a row of A, or a column of B; 0 without scales."""
+    scales = (how >> Tensor.SCALES) & 15
+    return scales + (scales >> 1) * is_long(how, idesc)
+
+
+def scale_block(lines: int) -> int:
+    """Columns of tensor memory that hold four scales of each row of A or column of B. Scales after the fourth byte are in the next
+    columns; as in CUTLASS, there are as many as 128 or 256 lines need."""
+    return (lines + 127) >> 7 << 2
 
 
 def parts_of(how: int, rows: int) -> int:
@@ -122,11 +145,23 @@ def uses_column(zeros: int, column: int, columns: int, rows: int) -> int:
     return (column % wide + start + begins) % (use + skip) < use
 
 
-def zeros_problem(zeros: int, rows: int) -> int:
-    """What is wrong with a zero-column mask descriptor, as a ``TensorProblem``; 0 if nothing is. Columns are not shifted here, and the
-    manual does not say what skipping more than the first span means."""
-    if (zeros >> 56) & 255 or (zeros >> 36) & 7:
+def shift_of(zeros: int) -> int:
+    """The number of columns of B before the first one that is used with ``.ws``."""
+    return (zeros >> 56) & 63
+
+
+def zeros_problem(zeros: int, rows: int, idesc: int) -> int:
+    """What is wrong with a zero-column mask descriptor, as a ``TensorProblem``; 0 if nothing is. The manual does not say what skipping
+    more than the first span means."""
+    if (zeros >> 62) & 3 or (zeros >> 36) & 7:
         return TensorProblem.ZEROS
+    most = 4 << (idesc >> 30 & 3)
+    if most == 4:
+        most = 0
+    if rows == 32 and most > 16:
+        most = 16
+    if shift_of(zeros) > most:
+        return TensorProblem.SHIFTED_COLUMNS
     part = 0
     while part < 128 // rows:
         span = (zeros >> 48) & 255
@@ -165,32 +200,33 @@ def product_problem(how: int, idesc: int) -> int:
     if wrong:
         return TensorProblem.TYPES
     if kind >= 4:
-        if (idesc >> 31) & 1:
+        long = (idesc >> 31) & 1
+        if long and (kind == 4 or how & Tensor.SPARSE or how & Tensor.LONG == 0):
             return TensorProblem.DEPTH
         blocks = (idesc >> 23) & 1
-        wrong = scales == 2 and (((idesc >> 4) & 1) or ((idesc >> 29) & 1))
-        wrong = wrong or (scales == 4 and (((idesc >> 4) & 3) or ((idesc >> 29) & 3)))
+        # the scales of a row begin at any byte, at a multiple of two, or at the first of a word
+        step = scales
+        if long:
+            step = scales >> 1
+        wrong = ((idesc >> 4) & 3) % step or ((idesc >> 29) & 3) % step
         if wrong or (blocks == 0 and (kind != 6 or scales != 4)):
             return TensorProblem.SCALE
     pair = (how >> 6) & 1
     if how & Tensor.WEIGHTS:
         if rows != 32 and rows != 64 and rows != 128:
             return TensorProblem.ROWS
-        if columns != 64 and columns != 128 and columns != 256:
+        wrong = columns != 64 and columns != 128 and columns != 256
+        if wrong or (columns == 256 and how & Tensor.SPARSE):
             return TensorProblem.COLUMNS_N
     else:
         wrong = rows != 64 << pair and rows != 128 << pair
-        if wrong or (kind >= 4 and rows == 64):
+        if wrong or (kind >= 4 and rows == 64) or (is_long(how, idesc) and rows != 128 << pair):
             return TensorProblem.ROWS
         if how & Tensor.SHIFTED and rows == 64:
             return TensorProblem.SHIFTED_ROWS
-        step = 8
-        if pair:
-            step = 32
-        elif rows == 128 and kind < 4:
-            step = 16
-        if pair and kind >= 4:
-            step = 16
+        step = 8 << pair
+        if kind == 3 and (pair or columns > 32):
+            step = 16 << pair
         if columns == 0 or columns > 256 or columns % step:
             return TensorProblem.COLUMNS_N
     across = (idesc >> 15) & 3
@@ -219,7 +255,7 @@ def work_type(how: int, idesc: int) -> int:
 
 def work_of(how: int, idesc: int) -> int:
     """Operations of a product: two for each multiply-add; with a sparse A only its stored elements count."""
-    return 2 * rows_of(idesc) * columns_n(idesc) * (depth_of(how) >> ((how >> 4) & 1))
+    return 2 * rows_of(idesc) * columns_n(idesc) * (depth_of(how, idesc) >> ((how >> 4) & 1))
 
 
 # -- matrices in shared memory -------------------------------------------------------------------------------------------
@@ -228,6 +264,21 @@ def work_of(how: int, idesc: int) -> int:
 def line_offset(line: int, piece: int, width: int, leading: int, stride: int) -> int:
     """The offset of 16 bytes of a line along K, before swizzling; ``width``: bytes of the swizzling pattern, 16 without one."""
     return (line & 7) * width + (line >> 3) * stride + piece * ((width == 16) * leading + (width != 16) * 16)
+
+
+def pieces_before(start: int) -> int:
+    """The number of pieces of 16 bytes from a start address to the end of its 128 bytes. In the absolute address mode, later ones of a
+    line are at the second address of the descriptor."""
+    return 8 - ((start >> 4) & 7)
+
+
+def address_problem(how: int, descriptor: int, across: int) -> int:
+    """What is wrong with the absolute address mode of a matrix descriptor, as a ``TensorProblem``; 0 without this mode."""
+    if (descriptor >> 52) & 1 == 0:
+        return 0
+    if how & Tensor.LONG == 0 or across or descriptor >> 61 != 2 or (descriptor >> 49) & 7:
+        return TensorProblem.ADDRESS
+    return 0
 
 
 def transposed_offset(group: int, k: int, width: int, leading: int, stride: int, rows: int) -> int:

@@ -60,6 +60,8 @@ class Tensor:
     WEIGHTS = 32
     PAIR = 64
     SHIFTED = 128
+    #: the target has products with K = 96
+    LONG = 1 << 16
     #: columns whose rows a shift moves: those of A of one product, 32 bytes
     SHIFTED_COLUMNS = 8
     SCALES = 8
@@ -115,6 +117,10 @@ def columns_of(shape: str, registers: int, packed: bool, offset: int) -> int:
     return 1 + packed + max(fragment(shape, registers - 1, thread, packed, offset)[1] for thread in range(32))
 
 
+#: targets with K = 96 (manual, "Matrix Shape: Target ISA Note"; for the family: CUTLASS 4, ``cute/arch/config.hpp``)
+_LONG = ("sm_103a", "sm_103f")
+
+
 def kind_of(opcode: str) -> str:
     """The value of ``.kind::``."""
     return next(word for word in opcode.split(".") if word.startswith("kind::")).removeprefix("kind::")
@@ -147,8 +153,8 @@ def reduced(modifiers: Mapping[str, object], values: Sequence[Value]) -> Value:
     return total
 
 
-def how_of(opcode: str) -> int:
-    """The flags of ``Tensor`` that encode the opcode of a product."""
+def how_of(opcode: str, target: str) -> int:
+    """The flags of ``Tensor`` that encode the opcode of a product in PTX for a target."""
     words = opcode.split(".")
     kind = Tensor.KINDS.index(kind_of(opcode))
     scales = {
@@ -158,7 +164,8 @@ def how_of(opcode: str) -> int:
     }.get(kind, 0)
     how = kind | scales << Tensor.SCALES
     how |= (
-        Tensor.SPARSE * ("sp" in words)
+        Tensor.LONG * any(word.strip() in _LONG for word in target.split(","))
+        | Tensor.SPARSE * ("sp" in words)
         | Tensor.WEIGHTS * ("ws" in words)
         | Tensor.SHIFTED * ("ashift" in words)
     )
@@ -209,6 +216,8 @@ class TensorProblem:
     ZEROS = 82
     SHIFTED_ROWS = 83
     SHIFT_LANE = 84
+    ADDRESS = 85
+    SHIFTED_COLUMNS = 86
 
 
 _PROBLEMS: dict[int, tuple[str, str]] = {
@@ -238,11 +247,13 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     ),
     TensorProblem.ROWS: (
         "the instruction descriptor {amount:#010x} says M = {word}",
-        "accepted: 64 and 128 (.cta_group::2: 128 and 256; .ws: 32, 64 and 128; scaled blocks: 128, with .cta_group::2 256 too)",
+        "accepted: 64 and 128 (.cta_group::2: 128 and 256; .ws: 32, 64 and 128; scaled blocks: 128, with .cta_group::2 256 too; "
+        "K = 96: 128, with .cta_group::2 256)",
     ),
     TensorProblem.COLUMNS_N: (
         "the instruction descriptor {amount:#010x} says N = {word}",
-        "accepted: multiples of 8 (M = 64 and scaled blocks), 16 (M = 128) or 32 (.cta_group::2) up to 256; .ws: 64, 128 and 256",
+        "accepted: multiples of 8 (.cta_group::2: 16) up to 256, of .kind::i8 above 32 of 16 (.cta_group::2: 32); .ws: 64, 128 and, "
+        "without .sp, 256",
     ),
     TensorProblem.SPARSITY: (
         "bit 2 of the instruction descriptor {amount:#010x}, sparsity, does not match the opcode",
@@ -259,7 +270,8 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     ),
     TensorProblem.LINE: (
         "a line of the matrix is longer than the swizzling pattern of the descriptor {amount:#018x} names",
-        "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none",
+        "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none; if 48 bytes (K = 96) continue after the end of 128, "
+        "bit 52 says that bits 16-29 are the address of the rest",
     ),
     TensorProblem.PAIR: (
         "the block has no peer",
@@ -271,19 +283,20 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     ),
     TensorProblem.SCALE: (
         "the instruction descriptor {amount:#010x} selects scales that do not exist",
-        "with two scales of a row the selectors are 0 and 2, with four 0; ue4m3 scales are those of .kind::mxf4nvf4 with four",
+        "with two or six scales of a row the selectors are 0 and 2, with four 0; ue4m3 scales are those of .kind::mxf4nvf4 with four "
+        "or six",
     ),
     TensorProblem.DEPTH: (
         "the instruction descriptor {amount:#010x} says K = 96",
-        "K = 96 is not run: clear bit 31",
+        "K = 96 is that of .kind::mxf4 and .kind::mxf4nvf4 without .sp, for .target sm_103a or sm_103f: clear bit 31",
     ),
     TensorProblem.DESTINATION: (
         "lane {word} of tensor memory is not one at which D, or A, may begin",
         "lane 0; with M = 64 (and 128 of a sparse A with .cta_group::2) lane 0 or 16, the same for A, D and metadata",
     ),
     TensorProblem.ZEROS: (
-        "the zero-column mask descriptor {amount:#018x} shifts columns, skips more than its first span, or sets reserved bits",
-        "accepted: bits 36-38 and 56-63 are 0, and start counts (bits 0-31) are at most the span field that the mask begins with",
+        "the zero-column mask descriptor {amount:#018x} skips more than its first span, or sets reserved bits",
+        "accepted: bits 36-38, 62 and 63 are 0, and start counts (bits 0-31) are at most the span field that the mask begins with",
     ),
     TensorProblem.SHIFTED_ROWS: (
         "the instruction descriptor {amount:#010x} says M = {word}, and A is shifted",
@@ -292,6 +305,14 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     TensorProblem.SHIFT_LANE: (
         "rows are shifted from lane {word} of tensor memory on",
         "accepted: lanes 0, 32, 64 and 96, those of a warp",
+    ),
+    TensorProblem.ADDRESS: (
+        "the matrix descriptor {amount:#018x} has an absolute address (bit 52)",
+        "accepted for .target sm_103a or sm_103f, with 128-byte swizzling, base offset 0, and a matrix that lies along K",
+    ),
+    TensorProblem.SHIFTED_COLUMNS: (
+        "the zero-column mask descriptor {amount:#018x} shifts columns by {word}",
+        "accepted: at most what bits 30-31 of the instruction descriptor say (0, 8, 16 or 32 columns), and 16 with M = 32",
     ),
 }  # fmt: skip
 

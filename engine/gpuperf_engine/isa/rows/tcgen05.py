@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (manual: tcgen05.*).
 
-Descriptors specify the factors; results are in tensor memory, the space ``tmem`` here (see ``isa.tensor_memory``). Not run: additions
-of PTX 9.4; shifts of columns with ``.ws``.
+Descriptors specify the factors; results are in tensor memory, the space ``tmem`` here (see ``isa.tensor_memory``). Additions of
+PTX 9.4 are not run.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ def write_product(to: BlockWriter, instruction: Instruction) -> None:
     writer, operands = to.writer, _operands(instruction)
     mask = to.effective_mask(to.guard(instruction))
     site = _count(to, instruction, mask)
-    how = how_of(instruction.opcode)
+    how = how_of(instruction.opcode, to.generator.program.kernel.module.target)
     a = operands["a"]
     if isinstance(a, Address):
         how |= Tensor.A_TENSOR

@@ -12,7 +12,7 @@ class TensorWork(Record):
 
     First the operands of the decoding: ``COUNT`` elements of each of ``LINES`` lines at ``SOURCE``, written to ``TARGET`` with a
     stride for lines and one for elements, and ``SPREAD`` more bytes for every 16 lines. ``FORM`` and ``TABLE``: the encoding, and
-    the value of each byte. ``SCALES``: four bytes of each line, codes of ``SCALE_TABLE``, one for ``1 << SCALE_SHIFT`` elements.
+    the value of each byte. ``SCALES``: eight bytes of each line, codes of ``SCALE_TABLE``, one for ``1 << SCALE_SHIFT`` elements.
     ``SIGN``: f64.
 
     Then the operands of the product: A at ``LEFT`` (``DEPTH`` k, 128 lanes), B at ``RIGHT`` (``COLUMNS`` lines of ``RIGHT_STEP``
@@ -47,12 +47,13 @@ class TensorWork(Record):
     KEPT = U64(200)
     #: operations of all products so far, by ``isa.tensor_memory.WORK``
     OPERATIONS = Array64(208)
-    #: bytes of the lines of A and B, of A with the zeros of sparsity, codes of scales
+    #: bytes of the lines of A and B, of A with the zeros of sparsity, codes of scales; B has 32 more lines than are used, as columns
+    #: can be shifted
     RAW_A = 320
     RAW_B = RAW_A + 128 * 64
-    RAW_SPARSE = RAW_B + 256 * 64
+    RAW_SPARSE = RAW_B + 288 * 64
     CODES = RAW_SPARSE + 128 * 64
-    KEPT_MASKS = CODES + 256 * 4
+    KEPT_MASKS = CODES + 256 * 8
     #: numbers of A by k and lane, of B by line and k
     NUMBERS_A = KEPT_MASKS + 128 * 16
     NUMBERS_B = NUMBERS_A + 128 * 128 * 8

@@ -11,7 +11,9 @@ from ....isa.tensor_layouts import (
     line_offset,
     metadata_bit,
     metadata_row,
+    pieces_before,
     row_lane,
+    scale_block,
     swizzle_width,
     swizzled,
     transposed_offset,
@@ -59,25 +61,32 @@ def unpacked(target: int, source: int, bits: int, count: int, apart: int) -> int
 
 
 def fetch_lines(
-    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, pieces: int, bits: int, how: int,
-    target: int,
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, line: int, lines: int, pieces: int, bits: int,
+    how: int, target: int,
 ) -> int:  # fmt: skip
-    """Load lines of a K-major matrix in shared memory, in pieces of 16 bytes; ``bits``: size of packed elements, each unpacked to a
-    byte."""
+    """Load lines of a K-major matrix in shared memory from ``line`` on, in pieces of 16 bytes; ``bits``: size of packed elements, each
+    unpacked to a byte. In the absolute address mode, ``leading`` is where lines continue after the end of their 128 bytes."""
     start = (descriptor & 16383) << 4
     leading = ((descriptor >> 16) & 16383) << 4
     stride = ((descriptor >> 32) & 16383) << 4
     width = swizzle_width(descriptor >> 61)
     if width == 0 or descriptor >> 61 == 1:
         return refuse_mbarrier(context, site, lane, start, TensorProblem.SWIZZLE, 0, descriptor)
-    if width > 16 and pieces * 16 > width:
+    before = pieces
+    if pieces == 3 and width > 16 and pieces_before(start) < 3:
+        before = pieces_before(start)
+    absolute = (descriptor >> 52) & 1
+    if width > 16 and (pieces * 16 > width or (absolute == 0 and before < pieces)):
         return refuse_mbarrier(context, site, lane, start, TensorProblem.LINE, 0, descriptor)
     phase = (descriptor >> 49) & 7
-    line = 0
+    target += line * Tensor.PITCH
     while line < lines:
         piece = 0
         while piece < pieces:
-            address = (start + line_offset(line, piece, width, leading, stride)) & 262143
+            address = start + line_offset(line, piece, width, leading, stride)
+            if piece >= before:
+                address = leading + line_offset(line, piece - before, width, 0, stride)
+            address = address & 262143
             address = swizzled(address, width, 4, phase)
             host = reach(context, cta, state, site, lane, address, 16, how)
             if host == 0:
@@ -96,11 +105,11 @@ def fetch_lines(
 
 
 def fetch_transposed(
-    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, size: int, bits: int,
-    how: int, target: int,
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, first: int, lines: int, depth: int, size: int,
+    bits: int, how: int, target: int,
 ) -> int:  # fmt: skip
-    """Load lines of an MN-major matrix in shared memory, where 16 bytes hold one k of several lines; ``bits``: size of packed
-    elements, each unpacked to a byte."""
+    """Load lines of an MN-major matrix in shared memory, where 16 bytes hold one k of several lines, from line ``first`` on (or the
+    lines that share its 16 bytes); ``bits``: size of packed elements, each unpacked to a byte."""
     start = (descriptor & 16383) << 4
     leading = ((descriptor >> 16) & 16383) << 4
     stride = ((descriptor >> 32) & 16383) << 4
@@ -110,7 +119,7 @@ def fetch_transposed(
         return refuse_mbarrier(context, site, lane, start, TensorProblem.SWIZZLE, 0, descriptor)
     phase = (descriptor >> 49) & 7
     per = 16 // size
-    line = 0
+    line = first // per * per
     while line < lines:
         k = 0
         while k < depth:
@@ -143,22 +152,22 @@ def fetch_transposed(
 
 
 def fetch(
-    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, kind: int, form: int,
-    across: int, how: int, target: int,
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, first: int, lines: int, depth: int, kind: int,
+    form: int, across: int, how: int, target: int,
 ) -> int:  # fmt: skip
-    """Load a matrix in shared memory as lines with a stride of ``Tensor.PITCH`` bytes."""
+    """Load a matrix in shared memory, from line ``first`` on, as lines with a stride of ``Tensor.PITCH`` bytes."""
     size = element_bytes(kind)
     bits = 8
     if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
         bits = 6 - 2 * (form == Tensor.E2M1)
     if across:
         return fetch_transposed(
-            context, cta, state, site, lane, descriptor, lines, depth, size, bits, how, target
+            context, cta, state, site, lane, descriptor, first, lines, depth, size, bits, how, target
         )
     pieces = (depth * size) >> 4
     if size == 0:
         pieces = depth >> 5
-    return fetch_lines(context, cta, state, site, lane, descriptor, lines, pieces, bits, how, target)
+    return fetch_lines(context, cta, state, site, lane, descriptor, first, lines, pieces, bits, how, target)
 
 
 def fetch_tensor(
@@ -170,19 +179,20 @@ def fetch_tensor(
     rows: int,
     base: int,
     spread: int,
+    words: int,
     form: int,
     target: int,
 ) -> int:
-    """Load lines of A in tensor memory: eight words in the lane of each row."""
+    """Load lines of A in tensor memory: so many words in the lane of each row."""
     column = address & 65535
-    if has_columns(cta, column, 8) == 0:
-        return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, 8)
+    if has_columns(cta, column, words) == 0:
+        return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, words)
     source = cta.TENSOR + column * Tensor.COLUMN_BYTES
     row = 0
     while row < rows:
         place = source + 4 * (base + row_lane(row, spread))
         word = 0
-        while word < 8:
+        while word < words:
             content = load32(place)
             if form == Tensor.E2M1:
                 content = (content >> 2) & 252645135
@@ -202,7 +212,7 @@ def metadata_of(cta: Cta, column: int, held: int, bit: int) -> int:
 def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spread: int, how: int) -> int:
     """Expand a row of a sparse A by the metadata from a column on. Returns 0 if these are invalid."""
     kind = how & Tensor.KIND
-    depth = depth_of(how)
+    depth = depth_of(how, 0)
     size = element_bytes(kind)
     place = base + row_lane(row, spread)
     source = work + TensorWork.RAW_A + row * Tensor.PITCH
@@ -267,7 +277,7 @@ def expand(
     if has_columns(cta, column, columns) == 0:
         return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, columns)
     fill(work + TensorWork.RAW_SPARSE, 0, 128 * Tensor.PITCH)
-    fill(work + TensorWork.KEPT_MASKS, 0, depth_of(how) * 16)
+    fill(work + TensorWork.KEPT_MASKS, 0, depth_of(how, idesc) * 16)
     row = 0
     while row < rows:
         if expand_row(work, cta, row, column, base, spread, how) == 0:
@@ -279,15 +289,20 @@ def expand(
 def put_codes(
     context: Context, cta: Cta, site: int, lane: int, address: int, lines: int, scales: int, first: int
 ) -> int:
-    """Load the codes of the scales of lines: bytes of the word in lane l % 32 and column l / 32, from the selector's byte on."""
+    """Load the codes of the scales of lines: bytes of the word in lane l % 32 and column l / 32, from the selector's byte on, and of a
+    later column after its fourth byte."""
     work = context.TENSOR_WORK
     column = address & 65535
-    columns = (lines + 31) >> 5
+    further = scale_block(lines)
+    if first + scales <= 4:
+        further = 0
+    columns = further + ((lines + 31) >> 5)
     if has_columns(cta, column, columns) == 0:
         return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, columns)
     line = 0
     while line < lines:
-        word = load32(cta.TENSOR + (column + (line >> 5)) * Tensor.COLUMN_BYTES + 4 * (line & 31))
-        store32(work + TensorWork.CODES + 4 * line, word >> (8 * first))
+        place = cta.TENSOR + (column + (line >> 5)) * Tensor.COLUMN_BYTES + 4 * (line & 31)
+        word = load32(place) | load32(place + further * Tensor.COLUMN_BYTES) << 32
+        store64(work + TensorWork.CODES + 8 * line, word >> (8 * first))
         line += 1
     return 1

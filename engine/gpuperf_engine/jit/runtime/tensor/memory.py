@@ -113,7 +113,7 @@ def copy_one(
     if base and (rows > 4 or base > 31):
         return refuse_mbarrier(context, site, lane, address, TensorProblem.DESTINATION, base, 0)
     raw = work + TensorWork.RAW_A
-    if fetch_lines(context, cta, state, site, lane, descriptor, rows, pieces, bits, reads, raw) == 0:
+    if fetch_lines(context, cta, state, site, lane, descriptor, 0, rows, pieces, bits, reads, raw) == 0:
         return 0
     target = cta.TENSOR + column * Tensor.COLUMN_BYTES
     place = 0

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from ....isa.tensor_layouts import (
     a_type,
+    address_problem,
     b_type,
     columns_n,
     depth_of,
+    is_long,
     is_spread,
     parts_of,
     product_problem,
     rows_of,
+    scales_of,
+    shift_of,
     uses_column,
     work_of,
     work_type,
@@ -93,8 +97,8 @@ def put_right(
     kind = how & Tensor.KIND
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
     columns = columns_n(idesc)
-    depth = depth_of(how)
-    scales = (how >> Tensor.SCALES) & 15
+    depth = depth_of(how, idesc)
+    scales = scales_of(how, idesc)
     work.SCALE_TABLE = Tensor.UE8M0
     work.SCALE_SHIFT = Tensor.UNSCALED
     if scales:
@@ -105,11 +109,12 @@ def put_right(
         if put_codes(context, owner, site, lane, address, columns, scales, (idesc >> 4) & 3) == 0:
             return 0
     put_form(work, kind, b_type(kind, idesc))
-    if scales or rank == 0:
-        put_numbers(
-            context, work + TensorWork.RAW_B, work + TensorWork.NUMBERS_B, columns, depth, 8 * depth, 8, 0, (idesc >> 14) & 1, numbers
-        )  # fmt: skip
     zeros = zeros_of(operands, lane, how)
+    if scales or rank == 0:
+        source = work + TensorWork.RAW_B + shift_of(zeros) * Tensor.PITCH
+        put_numbers(
+            context, source, work + TensorWork.NUMBERS_B, columns, depth, 8 * depth, 8, 0, (idesc >> 14) & 1, numbers
+        )  # fmt: skip
     column = columns * (zeros == 0)
     while column < columns:
         if uses_column(zeros, column, columns, rows_of(idesc)) == 0:
@@ -129,7 +134,7 @@ def fetch_left(
     work = context.TENSOR_WORK
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
     rows = rows_of(idesc) >> ((how >> 6) & 1)
-    scales = (how >> Tensor.SCALES) & 15
+    scales = scales_of(how, idesc)
     if scales:
         address = load64(operands + TensorWork.OPERAND_SCALE_A + 8 * lane)
         if put_codes(context, owner, site, lane, address, rows, scales, (idesc >> 29) & 3) == 0:
@@ -138,11 +143,13 @@ def fetch_left(
         return 1
     a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
     kind = how & Tensor.KIND
-    stored = depth_of(how) >> ((how >> 4) & 1)
+    stored = depth_of(how, idesc) >> ((how >> 4) & 1)
     across = (idesc >> 15) & 1
+    if address_problem(how, a, across):
+        return refuse_mbarrier(context, site, lane, 0, TensorProblem.ADDRESS, 0, a)
     target = work + TensorWork.RAW_A
     return fetch(
-        context, owner, state, site, lane, a, rows, stored, kind, a_type(idesc), across, reads, target
+        context, owner, state, site, lane, a, 0, rows, stored, kind, a_type(idesc), across, reads, target
     )
 
 
@@ -158,7 +165,8 @@ def put_left(
     if how & Tensor.A_TENSOR:
         a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
         packed = form * (kind == Tensor.F8F6F4 or kind == Tensor.MXF8F6F4)
-        if fetch_tensor(context, owner, site, lane, a, rows, first, spread, packed, source) == 0:
+        words = 8 + 4 * is_long(how, idesc)
+        if fetch_tensor(context, owner, site, lane, a, rows, first, spread, words, packed, source) == 0:
             return 0
     work.KEPT = 0
     if how & Tensor.SPARSE:
@@ -170,7 +178,7 @@ def put_left(
     put_form(work, kind, form)
     target = work + TensorWork.NUMBERS_A + 8 * first
     put_numbers(
-        context, source, target, rows, depth_of(how), 8, 1024, 128 * spread, (idesc >> 13) & 1, numbers
+        context, source, target, rows, depth_of(how, idesc), 8, 1024, 128 * spread, (idesc >> 13) & 1, numbers
     )
     return 1
 
@@ -180,8 +188,8 @@ def put_sums(work: TensorWork, owner: Cta, lane: int, operands: int, how: int, c
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
     d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
     work.LEFT = work + TensorWork.NUMBERS_A
-    work.RIGHT_STEP = depth_of(how) * 8
-    work.DEPTH = depth_of(how)
+    work.RIGHT_STEP = depth_of(how, idesc) * 8
+    work.DEPTH = depth_of(how, idesc)
     work.COLUMNS = columns
     work.D = owner.TENSOR + (d & 65535) * Tensor.COLUMN_BYTES
     work.READS = load64(operands + TensorWork.OPERAND_READS + 8 * lane)
@@ -253,8 +261,10 @@ def multiply_one(
             word = columns_n(idesc)
         return refuse_mbarrier(context, site, lane, 0, problem, word, idesc)
     zeros = zeros_of(operands, lane, how)
-    if zeros and zeros_problem(zeros, rows_of(idesc)):
-        return refuse_mbarrier(context, site, lane, 0, TensorProblem.ZEROS, 0, zeros)
+    if zeros:
+        problem = zeros_problem(zeros, rows_of(idesc), idesc)
+        if problem:
+            return refuse_mbarrier(context, site, lane, 0, problem, shift_of(zeros), zeros)
     work.OPERATIONS[work_type(how, idesc)] += work_of(how, idesc)
     one = cta
     other = Cta(0)
@@ -265,22 +275,28 @@ def multiply_one(
         if cta.RANK & 1:
             one = other
             other = cta
-    lines = columns_n(idesc) >> ((how >> 6) & 1)
-    depth = depth_of(how)
+    first = shift_of(zeros)
+    lines = first + (columns_n(idesc) >> ((how >> 6) & 1))
+    depth = depth_of(how, idesc)
     form = b_type(kind, idesc)
     across = (idesc >> 16) & 1
     b = load64(operands + TensorWork.OPERAND_B + 8 * lane)
+    if address_problem(how, b, across):
+        return refuse_mbarrier(context, site, lane, 0, TensorProblem.ADDRESS, 0, b)
     # only accesses to the CTA's own memory are checked for races
     reads = 9 + 16 * (one != cta)
     target = work + TensorWork.RAW_B
     # the slot of B follows that of A
     context.VALUE_SLOT = context.VALUE_SLOT + 1
-    if fetch(context, one, state, site, lane, b, lines, depth, kind, form, across, reads, target) == 0:
+    if fetch(context, one, state, site, lane, b, first, lines, depth, kind, form, across, reads, target) == 0:
         return 0
     if other:
         target += lines * Tensor.PITCH
         more = 9 + 16 * (other != cta)
-        if fetch(context, other, state, site, lane, b, lines, depth, kind, form, across, more, target) == 0:
+        if (
+            fetch(context, other, state, site, lane, b, 0, lines, depth, kind, form, across, more, target)
+            == 0
+        ):
             return 0
     context.VALUE_SLOT = context.VALUE_SLOT - 1
     if multiply_in(context, one, state, site, lane, operands, how, 0, numbers, sums, reads) == 0:

@@ -88,7 +88,7 @@ def _write_lines(writer: Emitter, meaning: Callable[[Ref, Ref], Ref], scaled: bo
         begins = writer.add(source, writer.mul(line, Tensor.PITCH))
         extra = writer.mul(writer.lshr(line, 4), spread)
         into = writer.add(writer.add(target, writer.mul(line, step)), extra)
-        own = writer.pointer(writer.add(codes, writer.shl(line, 2)))
+        own = writer.pointer(writer.add(codes, writer.shl(line, 3)))
         with writer.count_to(count, "element") as k:
             number = writer.fmul(meaning(begins, k), sign)
             if scaled:

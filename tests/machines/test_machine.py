@@ -19,7 +19,7 @@ def test_required_machines_are_there() -> None:
         "v100-sxm2 v100-pcie a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h200-sxm gh200 b200 t4 l4 l40 a40 rtx-2080-ti "
         "rtx-3090 rtx-4090 rtx-a6000 rtx-a5000 rtx-a4000 gtx-1050 p100 "
         "a10 a30 a100-pcie-80gb l40s rtx-3080 rtx-4080 rtx-6000-ada rtx-5080 rtx-5090 "
-        "rtx-3060 rtx-3070 rtx-4070 rtx-4070-ti-super l20 rtx-5070-ti rtx-pro-6000-blackwell"
+        "rtx-3060 rtx-3070 rtx-4070 rtx-4070-ti-super l20 rtx-5070-ti rtx-pro-6000-blackwell b300"
     )
     assert set(machine_ids()) == set(wanted.split())
 
@@ -333,6 +333,25 @@ def test_a_machine_like_another_has_its_numbers(tmp_path: Path) -> None:
     assert mine.quantities.keys() == {*other.quantities, "latency.l2_far"}
 
 
+def test_a_machine_like_one_of_another_minor_version() -> None:
+    """A B300 runs PTX of its own architecture and of its family, but no other architecture-specific PTX."""
+    b300, b200 = load_machine("b300"), load_machine("b200")
+    assert (b300.compute_capability, b200.compute_capability) == ((10, 3), (10, 0))
+    runs = {
+        target
+        for target in ("sm_103a", "sm_103f", "sm_100f", "sm_100", "sm_100a", "sm_110f")
+        if can_run(target, b300)
+    }
+    assert runs == {"sm_103a", "sm_103f", "sm_100f", "sm_100"}
+    assert not can_run("sm_103f", b200)
+    # HGX B300 data sheet: 75 TFLOP/s single, 1.25 double, 2250 dense half precision; the clocks are measured ones
+    per_second = 2e6 * b300.sub_partitions * b300.sm_count * b300.clock_mhz
+    assert b300.lanes["fma"] * per_second == pytest.approx(75e12, rel=0.03)
+    assert b300.lanes["fp64"] * per_second == pytest.approx(1.25e12, rel=0.04)
+    assert b300.lanes["tensor"] == b200.lanes["tensor"] and b300.tensor_clock_mhz is not None
+    assert 32 * b300.lanes["tensor"] * per_second * b300.tensor_clock_mhz / b300.clock_mhz < 2250e12
+
+
 def test_what_another_machine_was_measured_to_take_is_assumed(tmp_path: Path) -> None:
     text = LIKE.replace("rtx-4080", "rtx-4090")
     other, mine = load_machine("rtx-4090").quantities["latency.dram"], described(tmp_path, text)
@@ -349,7 +368,20 @@ def test_what_another_machine_was_measured_to_take_is_assumed(tmp_path: Path) ->
     [
         ("like: rtx-4080", "like: rtx-408", 5, "like: 'rtx-408' is not a shipped machine", "'rtx-4080'"),
         ("like: rtx-4080", "like: mine", 5, "like: 'mine' is not a shipped machine", "known machines"),
-        ("like: rtx-4080", 'like: rtx-4080\ncompute_capability: "8.9"', 6, "unknown key", ""),
+        (
+            "like: rtx-4080",
+            'like: rtx-4080\ncompute_capability: "9.0"',
+            6,
+            "compute_capability: '9.0' is another architecture than rtx-4080",
+            "without 'like'",
+        ),
+        (
+            "like: rtx-4080",
+            "like: rtx-4080\ncompute_capability: 8",
+            6,
+            "'8' is not a compute capability",
+            '"9.0"',
+        ),
         ("sm_count:", "sm_cout:", 11, "unknown key 'sm_cout'", "did you mean 'sm_count'?"),
         ("l2_far:", "l2_fra:", 14, "unknown key 'l2_fra'", "did you mean 'l2_far'?"),
         ("unit: SMs", "unit: SM", 11, "unit 'SM'", "given in 'SMs'"),

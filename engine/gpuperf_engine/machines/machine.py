@@ -5,7 +5,8 @@ baseline can tell a change of the machine from a change of the kernel), ``comput
 is) and groups of quantities, each ``{value:, unit:, source:, note:}``. ``source: assumed`` needs a note that says why.
 
 With ``like``, the id of a shipped machine, a file has only the numbers that differ from it, each in its group. Its
-compute capability is that machine's, and to its revision that machine's is added, so that a change of either shows.
+compute capability is that machine's, or another of the same major version, and to its revision that machine's is added, so that a
+change of either shows.
 """
 
 from __future__ import annotations
@@ -238,7 +239,11 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
             f"id {identifier.text()!r} in a file named {path.name!r}", f"write: id: {path.stem}"
         )
     like = _shipped(top.take("like")) if "like" in top else None
-    keys = ("schema", "id", "name", "revision", "like" if like else "compute_capability")
+    keys = ["schema", "id", "name", "revision", *(["like"] if like else [])]
+    capability = like.compute_capability if like else (0, 0)
+    if not like or "compute_capability" in top:
+        keys.append("compute_capability")
+        capability = _capability(top.take("compute_capability"), like)
     sources = {key: entry.text() for key, entry in top.take("sources").mapping().items()}
 
     quantities, values, groups = _quantities(top, sources, like)
@@ -254,7 +259,7 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
         id=identifier.text(),
         name=name,
         revision=revision + (like.revision if like else 0),
-        compute_capability=like.compute_capability if like else _capability(top.take("compute_capability")),
+        compute_capability=capability,
         lanes=MappingProxyType(lanes),
         latencies=MappingProxyType({key: int(value) for key, value in latencies.items()}),
         shared_pipes=MappingProxyType(shared_pipes),
@@ -311,10 +316,16 @@ def _quantities(
     return quantities, values, list(groups)
 
 
-def _capability(entry: Entry) -> tuple[int, int]:
+def _capability(entry: Entry, like: Machine | None) -> tuple[int, int]:
+    """The compute capability of a file; beside ``like``, one of the same major version."""
     major, dot, minor = entry.text().partition(".")
     if not (dot and major.isdigit() and minor.isdigit()):
         raise entry.fault(f"{entry.text()!r} is not a compute capability", 'write it as a string, like "9.0"')
+    if like and int(major) != like.compute_capability[0]:
+        raise entry.fault(
+            f"{entry.text()!r} is another architecture than {like.id}",
+            f"choose a machine of compute capability {major}.x, or give all numbers without 'like'",
+        )
     return int(major), int(minor)
 
 

@@ -229,7 +229,7 @@ ASYNCHRONOUS: dict[str, tuple[Callable[[SmNumbers], float], ...]] = {
 def test_the_faster_asynchronous_version_is_predicted_faster_on_every_machine(name: str) -> None:
     hopper, blackwell = (
         "h100-sxm h100-pcie h200-sxm gh200",
-        "b200 rtx-5070-ti rtx-5080 rtx-5090 rtx-pro-6000-blackwell",
+        "b200 b300 rtx-5070-ti rtx-5080 rtx-5090 rtx-pro-6000-blackwell",
     )
     assert {*hopper.split(), *blackwell.split()} == COPYING.keys()
     for machine, numbers in COPYING.items():

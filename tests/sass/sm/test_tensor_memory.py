@@ -59,6 +59,48 @@ def test_products_take_the_measured_time(
 
 
 @pytest.mark.parametrize(
+    ("words", "rows", "columns", "rates"),
+    # Antoniomv7/gb300-microbench 1f27767, results/umma_throughput.csv: operations per clock and SM of a B300 with 64 and 256
+    # products of BF16 in a batch
+    [
+        ("", 128, 64, (4941.666873, 5321.432661)), ("", 128, 128, (7706.483983, 8064.974680)),
+        ("", 128, 256, (7840.687983, 8101.277950)), (PAIR, 256, 64, (4680.991352, 5577.478143)),
+        (PAIR, 256, 128, (6906.888706, 7827.881669)), (PAIR, 256, 256, (7507.307359, 8032.390556)),
+    ],
+)  # fmt: skip
+def test_products_take_the_time_measured_on_a_b300(
+    words: str, rows: int, columns: int, rates: tuple[float, float]
+) -> None:
+    """The difference of both batches is the time of 192 products."""
+    few, many = (count * 2 * 128 * columns * 16 / rate for count, rate in zip((64, 256), rates, strict=True))
+    b300 = numbers_of(load_machine("b300"))
+    among = (each(rows, columns, 48, SHARED, words, b300) - each(rows, columns, 16, SHARED, words, b300)) / 32
+    assert among == pytest.approx((many - few) / 192, rel=0.1)
+
+
+@pytest.mark.parametrize("columns", [64, 256])
+def test_products_with_96_of_k_read_half_as_much_again(columns: int) -> None:
+    """In the time of 64 numbers of 4 bits: 13 to 14 PFLOP/s beside 9 on a B200, as the data sheets say."""
+
+    def long(depth: int) -> float:
+        word = idesc(128, columns) | (depth == 96) << 31
+        words = [*initial(0, 1), *[word] * 64, *commits(0), *asks(0, 0)]
+        code = [
+            INIT,
+            "NOP",
+            *[product(SHARED).replace("UTCHMMA", "UTCOMMA.4X")] * 64,
+            COMMIT.format(""),
+            TEST,
+            USE,
+        ]
+        return run_roles([code], [(0, words)], numbers=B200).ended - B200.turnaround
+
+    for depth in (64, 96):
+        reads = depth // 2 * (128 + columns) / 128
+        assert long(depth) == pytest.approx(64 * max(reads, columns / 2), rel=0.05)
+
+
+@pytest.mark.parametrize(
     ("words", "rows", "clocks"),
     # AndreSlavescu/flashinfer-competition 77ccd7a, microbenchmarks/utcmma, version 3: 256 columns with .ws
     [(".WS", 64, 76.0), (".WS", 128, 138.0)],

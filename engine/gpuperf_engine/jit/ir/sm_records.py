@@ -150,10 +150,10 @@ class Image:
 
 class Tensor:
     """Bits of the argument of a ``tcgen05`` instruction: for both CTAs of a pair (``MULTICAST``: of a ``commit``, for those of a
-    mask), ``.ws``, and whether A or B are not read from shared memory. Sizes: ``LANES`` of tensor memory, and its ``UNITS`` of 32
-    columns that are allocated together."""
+    mask), ``.ws``, whether A or B are not read from shared memory, and ``LONG``: whether bit 31 of the instruction descriptor can say
+    K = 96. Sizes: ``LANES`` of tensor memory, and its ``UNITS`` of 32 columns that are allocated together."""
 
-    PAIR, WEIGHTS, A_KEPT, B_KEPT, MULTICAST = 1, 2, 4, 8, 16
+    PAIR, WEIGHTS, A_KEPT, B_KEPT, MULTICAST, LONG = 1, 2, 4, 8, 16, 32
     LANES = 128
     UNITS = 16
 

@@ -345,7 +345,9 @@ def _of_tensor_memory(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]
     if base in TENSOR_PRODUCTS:
         first, second = item.operands[:2]
         how |= Tensor.WEIGHTS * ("WS" in words) | Tensor.B_KEPT * ("B_REUSE" in second)
-        how |= Tensor.A_KEPT * (first.startswith("tmem") or "A_REUSE" in first)
+        how |= Tensor.A_KEPT * (first.startswith("tmem") or "A_REUSE" in first) | Tensor.LONG * (
+            base == "UTCOMMA"
+        )
         return Kind.TENSOR, 1, how
     if base in ("UTCCP", "UTCSHIFT"):
         size = next((size for name, size in _COPIED.items() if f".{name}" in item.opcode), 4096)

@@ -68,7 +68,7 @@ def sm_in_order(sm: Sm, warp: Warp, op: Op, busy: int, before: int, size: int, n
 def sm_multiply(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     """A product, whose instruction descriptor is in the stream. Lanes hold halves or quarters of the columns of D if it has 64 or
     32 rows with ``.ws``, or 64 rows of each CTA of a pair. An instruction reads A first, 32 bytes of each row, and during the
-    product 32 bytes of each column of B, 64 if A is sparse."""
+    product 32 bytes of each column of B, 64 if A is sparse; with K = 96 48 bytes of both, in the same time."""
     word = load32(warp.PLACE)
     warp.PLACE += 4
     if word == END:
@@ -87,10 +87,13 @@ def sm_multiply(sm: Sm, warp: Warp, op: Op, now: int) -> int:
         columns = columns * rows // Tensor.LANES
     before = 0
     size = 0
+    line = 32
+    if how & Tensor.LONG and word >> 31:
+        line = 48
     if (how & Tensor.A_KEPT) == 0:
-        before = rows * 32
+        before = rows * line
     if (how & Tensor.B_KEPT) == 0:
-        size = stored * 32 << sparse
+        size = stored * line << sparse
     return sm_in_order(sm, warp, op, columns * sm.COLUMN_COST, before, size, now)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from .._arguments import takes_annotated
 from ..errors import LaunchError, UnknownName
@@ -27,7 +27,15 @@ from ..memory.arrays import (
     check_dtype,
     converted,
 )
-from ..memory.images import ImageObject, check_flags, levels_of, surface_row, texture_row
+from ..memory.images import (
+    ImageObject,
+    check_flags,
+    levels_of,
+    resident_map,
+    set_resident,
+    surface_row,
+    texture_row,
+)
 from ..ptx.module import Function, Module, make_current
 from ..results import ProvenValues, ValueRecord
 from ..symbolic.known_contents import KnownContents
@@ -317,6 +325,8 @@ class DeviceMemory:
         level_filter: str = "nearest",
         level_bias: float = 0.0,
         level_range: Sequence[float] = (0.0, float("inf")),
+        compare: str | None = None,
+        resident: object = None,
     ) -> ImageObject:
         """A texture object of an array, an argument for kernels.
 
@@ -325,7 +335,10 @@ class DeviceMemory:
         ``filter`` is ``nearest`` or ``linear``; ``address``, one or one per dimension, ``clamp``, ``border``, and for normalized
         coordinates ``wrap`` and ``mirror``. ``linear_memory``: as bound to linear memory, where fetches outside give 0. ``cube``: the
         first axis are the six faces of a cube map, or with ``layered`` those of several. A mipmapped texture is made of a sequence of
-        arrays, the finest first; ``level_filter``, ``level_bias`` and ``level_range`` are those of its sampler.
+        arrays, the finest first; ``level_filter``, ``level_bias`` and ``level_range`` are those of its sampler. ``compare`` is the
+        comparison of a depth texture, with the operand on the left: ``less``, ``less_equal``, ``equal``, ``not_equal``, ``greater`` or
+        ``greater_equal``. ``resident``: which texels of a sparse texture are in memory, an array of ``bool`` with the shape of the
+        texels, or one for each level.
 
         Raises ``LaunchError``.
         """
@@ -341,13 +354,32 @@ class DeviceMemory:
             texture_row(
                 level, channels, layered=layered, cube=cube, normalized=normalized, read=read, filter=filter,
                 address=address, border=border, linear_memory=linear_memory, level_filter=level_filter,
-                level_bias=level_bias, level_range=level_range,
+                level_bias=level_bias, level_range=level_range, compare=compare,
             )
             for level in levels
         ]  # fmt: skip
         levels_of(rows)
+        if resident is not None:
+            self._set_resident(rows, levels, int(channels), resident)
         handle = self.memory.images.add_levels(rows, [level.allocation for level in levels])
         return ImageObject(levels[0], rows[0], handle)
+
+    def _set_resident(
+        self, rows: list[NDArray[np.uint32]], levels: list[DeviceArray], channels: int, resident: object
+    ) -> None:
+        """Store which texels of each level of a sparse texture are resident. Raises ``LaunchError``."""
+        one = isinstance(resident, np.ndarray) or len(levels) == 1
+        masks: list[object] = [resident] if one else [*resident] if isinstance(resident, Iterable) else []
+        if len(masks) != len(levels):
+            raise LaunchError(
+                f"a texture of {len(levels)} levels with resident= for {len(masks)}",
+                hint="accepted: a mask for each level",
+            )
+        for row, level, mask in zip(rows, levels, masks, strict=True):
+            map = resident_map(level, channels, mask)
+            allocation = self.memory.allocate(map.size, "resident texels", "global", 4)
+            self.memory.write(allocation, 0, map.reshape(-1))
+            set_resident(row, allocation.address)
 
     def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
         """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""

@@ -3,7 +3,9 @@
 ``evaluate(form, sources)`` computes the destinations of an instruction from its sources. Around the semantics it flushes
 subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types
 (``f16x2`` …) lane by lane. The semantics receive the sources positionally and, as keywords, the modifiers that they name;
-semantics with a keyword ``ftz``, ``sat`` or ``relu`` apply that modifier themselves.
+semantics with a keyword ``ftz``, ``sat`` or ``relu`` apply that modifier themselves. A keyword that names a source gets its
+values as a tuple, which are not among the positional ones then; one that names a destination gets ``True``. Both get ``None`` if the
+form has no such operand.
 
 Sources are the *value* operands in the order of ``Form.sources``: registers, immediates, special registers and symbols,
 typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``), with the elements of ``{…}`` operands
@@ -76,6 +78,8 @@ class _Plan:
     results: (
         tuple[ScalarType | None, ...] | None
     )  #: types of the results; None: those that the semantics return
+    #: operands that the semantics get as keywords, and their places among the sources
+    named: tuple[tuple[str, slice], ...] = ()
 
 
 def has_semantics(form: Form) -> bool:
@@ -135,8 +139,9 @@ def _make_plan(form: Form) -> _Plan:
         raise Unsupported(f"{form.opcode} is not implemented yet: it is parsed and counted, but cannot run")
     lanes = 1 if row.applied.whole else form.lanes
     keywords: dict[str, object] = {}
+    named = _named(form)
     for name in row.keywords:
-        value = modifiers.get(name)
+        value = modifiers.get(name, named.get(name))
         if name in _TYPE_MODIFIERS:
             type_ = SCALAR_TYPES.get(str(value))  # matrix elements may have types that no register has
             keywords[name] = _lane_type(type_) if type_ and lanes > 1 and type_.lanes > 1 else type_ or value
@@ -162,7 +167,23 @@ def _make_plan(form: Form) -> _Plan:
         bool(modifiers.get("sat")) and "sat" not in row.keywords,
         bool(modifiers.get("relu")) and "relu" not in row.keywords,
         None if folded else tuple(types),
+        tuple((name, place) for name, place in named.items() if isinstance(place, slice)),
     )
+
+
+def _named(form: Form) -> dict[str, bool | slice]:
+    """The operands of a form that the semantics get as keywords: the places of sources, counted from the end because an image may come
+    before them; ``True`` for destinations."""
+    named: dict[str, bool | slice] = {slot.name: True for slot in form.destinations}
+    left = sum(slot.vector for slot in form.sources)
+    for slot in form.sources:
+        named[slot.name] = slice(-left, slot.vector - left or None)
+        left -= slot.vector
+    return {
+        name: place
+        for name, place in named.items()
+        if name in form.row.keywords and name not in form.modifiers
+    }
 
 
 def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
@@ -172,7 +193,13 @@ def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
             source.flush() if not isinstance(source, int) and source.type.name in plan.flushed else source
             for source in sources
         ]
-    returned = plan.semantics(*sources, **plan.keywords)
+    keywords = plan.keywords
+    if plan.named:
+        keywords = keywords | {name: tuple(sources[place]) for name, place in plan.named}
+        sources = list(sources)
+        for _, place in plan.named:
+            del sources[place]
+    returned = plan.semantics(*sources, **keywords)
     results = returned if isinstance(returned, tuple) else (returned,)
     if plan.flushed:
         results = tuple(result.flush() if result.type.name in plan.flushed else result for result in results)

@@ -133,6 +133,10 @@ RULES = {
         "a handle refers to a texture or surface of the instruction's geometry",
         "PTX: tex, suld, sust",
     ),
+    "texture-operands": Rule(
+        "offsets of a fetch are −8 to 7 texels, and a depth is compared with a texture that has a comparison",
+        "PTX: tex, tld4",
+    ),
 }
 
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from .._arguments import wrong_type
 from ..errors import LaunchError, TrapError
+from ..isa.images.coordinates import OFFSETS
 from ..isa.images.image import (
     ADDRESS_MODES,
+    COMPARISONS,
     FACES,
     FIELDS,
     FLOAT,
@@ -28,7 +30,9 @@ from .image_rows import Images
 if TYPE_CHECKING:
     from .arrays import DeviceArray
 
-__all__ = ["ImageObject", "check_flags", "image_fault", "levels_of", "surface_row", "texture_row"]
+__all__ = [
+    "ImageObject", "check_flags", "image_fault", "levels_of", "resident_map", "set_resident", "surface_row", "texture_row",
+]  # fmt: skip
 
 _NUMBERS = (int, float, np.floating, np.integer)
 _KINDS = {"u": UNSIGNED, "i": SIGNED, "f": FLOAT}
@@ -185,12 +189,14 @@ def texture_row(
     level_filter: str = "nearest",
     level_bias: float = 0.0,
     level_range: Sequence[float] = (0.0, np.inf),
+    compare: str | None = None,
 ) -> NDArray[np.uint32]:
     """The row of a texture; see ``Device.texture``. Raises ``LaunchError``."""
     row = _base_row(array, channels, layered=layered, cube=cube)
     kind, size = array.dtype.kind, array.dtype.itemsize
     _check_reading(array, read, filter, level_filter)
     modes = _address_modes(address)
+    floats = kind == "f" or read == "normalized"
     if linear_memory and (
         len(array.shape) > (2 if channels != 1 else 1) or layered or cube or normalized or filter == "linear"
     ):
@@ -207,7 +213,8 @@ def texture_row(
         "level_filter": int(level_filter == "linear"),
         **_levels(level_range, level_bias),
         **{f"addr_mode_{axis}": mode for axis, mode in enumerate(modes)},
-        **_border(border, kind == "f" or read == "normalized"),
+        **_border(border, floats),
+        "comparison": _comparison(compare, array, floats),
     }
     if read == "normalized":
         values["channel_data_type"] = _DATA_TYPES[kind, size][1]
@@ -243,6 +250,39 @@ def _address_modes(address: str | Sequence[str]) -> list[int]:
             hint=f"accepted: {', '.join(map(repr, ADDRESS_MODES))}, one or one for each dimension",
         )
     return [ADDRESS_MODES[mode] for mode in (*modes, modes[-1], modes[-1])[:3]]
+
+
+def _comparison(compare: str | None, array: DeviceArray, floats: bool) -> int:
+    """The field of a comparison. Raises ``LaunchError`` if it is none, or if reads do not give floats."""
+    if compare is None:
+        return 0
+    if not isinstance(compare, str) or compare not in COMPARISONS:
+        raise LaunchError(
+            f"a texture with compare={compare!r}", hint=f"accepted: {', '.join(map(repr, COMPARISONS))}"
+        )
+    if not floats:
+        raise LaunchError(
+            f"a depth texture of {array.dtype}",
+            hint="depths are compared with a floating-point dtype, or with read='normalized'",
+        )
+    return COMPARISONS[compare]
+
+
+def resident_map(array: DeviceArray, channels: int, mask: object) -> NDArray[np.uint8]:
+    """A byte for each texel of an array: 1 where the mask holds. Raises ``LaunchError`` for a mask of another shape."""
+    given = np.asarray(mask)
+    shape = array.shape if channels == 1 else array.shape[:-1]
+    if given.dtype != np.bool_ or given.shape != shape:
+        raise LaunchError(
+            f"a texture with resident= of {given.dtype} and shape {given.shape}",
+            hint=f"accepted: an array of bool for its texels, of shape {shape}; for several levels a sequence of them",
+        )
+    return given.astype(np.uint8)
+
+
+def set_resident(row: NDArray[np.uint32], address: int) -> None:
+    """Let a row have the map of resident texels at an address."""
+    _set_fields(row, {"resident_low": address & 0xFFFFFFFF, "resident_high": address >> 32})
 
 
 def _levels(range: Sequence[float], bias: float) -> dict[str, int]:
@@ -303,6 +343,7 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
         "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
     )
     geometry = str(instruction.form.modifier("geom") or "")
+    names = {slot.name for slot in instruction.form.sources}
     hint = f"make one with device.{expected if expected != 'image' else 'texture'}(array)"
     if kind_of_image is None:
         message = f"{opcode}: {handle:#x} is not a texture or surface"
@@ -311,6 +352,12 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
     elif geometry and geometry != _geometry(row):
         message = f"{opcode}: the {kind_of_image} is {_geometry(row)}"
         hint = "the shape of the array decides: (depth, height,) width (, channels), layers first; cube=True makes a cube map"
+    elif expected == "texture" and "f" in names and not row[FIELDS["comparison"]]:
+        message = f"{opcode}: the texture has no comparison for the depth of operand f"
+        hint = "device.texture(…, compare='less_equal') sets it; CUDA has no way to set one, so what a program gets is not documented"
+    elif expected == "texture":
+        message = f"{opcode}: an offset of operand e is out of range"
+        hint = f"accepted: {OFFSETS[0]} to {OFFSETS[1]} texels (PTX manual, {opcode.partition('.')[0]})"
     else:
         size = " × ".join(str(int(row[FIELDS[name]])) for name in ("width", "height", "depth", "layers"))
         message = f"{opcode}: outside the surface, or not aligned"

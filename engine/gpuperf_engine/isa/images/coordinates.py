@@ -8,50 +8,82 @@ from ..primitives import Value, maximum, minimum, select
 from ..types import scalar_type
 from .image import ADDRESS_MODES, FACES, Image, shape_of
 
-__all__ = ["Axis", "axes_of", "on_face"]
+__all__ = ["OFFSETS", "Axis", "axes_of", "on_face"]
+
+#: the smallest and the largest offset of a coordinate (PTX manual, tex)
+OFFSETS = -8, 7
 
 U32, U64, S32, F32 = (scalar_type(name) for name in ("u32", "u64", "s32", "f32"))
 
 
 class Axis:
     """One coordinate of a texture: the texel at the coordinate (``first``), or the two around it, with the weight of the second in
-    1/256."""
+    1/256. ``offset`` (s32) moves it by whole texels before the address mode applies."""
 
     def __init__(
-        self, image: Image, number: int, coordinate: Value, *, integer: bool, cube: bool = False
+        self,
+        image: Image,
+        number: int,
+        coordinate: Value,
+        *,
+        integer: bool,
+        cube: bool = False,
+        offset: Value | None = None,
     ) -> None:
         self.size = image.field(("width", "height", "depth")[number]).bits(S32)
         self.mode = image.field(f"addr_mode_{number}")
         self.normalized = image.field("normalized_coords").compare("ne", 0)
         if cube:
             self.normalized = self.normalized | ~self.normalized
+        self.offset = offset
         if integer:
             self.outside = image.field("zero_outside").compare("ne", 0)
-            self.nearest = coordinate.bits(S32)
-            self.wraps = self.normalized & ~self.normalized
+            self.wraps = self.mirrors = self.backwards = self.normalized & ~self.normalized
+            self.nearest = self._moved(coordinate.bits(S32))
             return
         self.outside = self.normalized & ~self.normalized
         self.wraps = self.normalized & self.mode.compare("eq", ADDRESS_MODES["wrap"])
-        texels = select(self.normalized, self._unit(coordinate) * self.size.convert(F32), coordinate)
-        self.nearest = texels.convert(S32, "rmi")
+        self.mirrors = self.normalized & self.mode.compare("eq", ADDRESS_MODES["mirror"])
+        unit, odd = self._unit(coordinate)
+        self.backwards = self.mirrors & odd
+        texels = select(self.normalized, unit * self.size.convert(F32), coordinate)
+        self.nearest = self._moved(texels.convert(S32, "rmi"))
         before = texels - 0.5
         corner = before.apply("round_integral", rounding="rmi")
-        self.first = corner.convert(S32, "rmi")
+        self.first = self._moved(corner.convert(S32, "rmi"))
         self.weight = ((before - corner) * 256.0).convert(U32, "rni")
 
-    def _unit(self, x: Value) -> Value:
-        """A normalized coordinate after wrapping or mirroring."""
+    def _unit(self, x: Value) -> tuple[Value, Value]:
+        """A normalized coordinate after wrapping or mirroring, and whether a mirrored one runs backwards there."""
         floor = x.apply("round_integral", rounding="rmi")
         fraction = x - floor
         half = floor * 0.5
         odd = half.compare("ne", half.apply("round_integral", rounding="rmi"))
         mirrored = select(odd, fraction.constant(1.0, F32) - fraction, fraction)
         wrapped = select(self.mode.compare("eq", ADDRESS_MODES["wrap"]), fraction, x)
-        return select(self.mode.compare("eq", ADDRESS_MODES["mirror"]), mirrored, wrapped)
+        return select(self.mode.compare("eq", ADDRESS_MODES["mirror"]), mirrored, wrapped), odd
+
+    def _moved(self, index: Value) -> Value:
+        """An index after the offset. It is clamped first, so far outside that it stays outside and on its side."""
+        if self.offset is None:
+            return index
+        near = maximum(minimum(index, self.size + 2 * OFFSETS[1]), 2 * OFFSETS[0])
+        return near + select(self.backwards, -self.offset, self.offset)
+
+    def _repeated(self, index: Value) -> Value:
+        """An index after the address modes that repeat the image, which an offset may leave by more than a texel."""
+        size = maximum(self.size, 1)
+        period = select(self.mirrors, size + size, size)
+        rest = index.rem(period)
+        rest = select(rest.compare("lt", 0), rest + period, rest)
+        rest = select(self.mirrors & rest.compare("ge", size), period - 1 - rest, rest)
+        return select(self.wraps | self.mirrors, rest, index)
 
     def texel(self, index: Value) -> tuple[Value, Value]:
         """An index within the image (u32), and whether it is outside of it, so that the border applies."""
         last = self.size - 1
+        if self.offset is not None:
+            index = self._repeated(index)
         over, under = index.compare("gt", last), index.compare("lt", 0)
         border = (over | under) & (self.outside | self.mode.compare("eq", ADDRESS_MODES["border"]))
         around = select(under, last, index.constant(0, S32))
@@ -60,14 +92,14 @@ class Axis:
 
     def pair(self) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
         """The two texels around the coordinate."""
-        first = maximum(minimum(self.first, self.size), -2)
+        first = self.first if self.offset is not None else maximum(minimum(self.first, self.size), -2)
         return self.texel(first), self.texel(first + 1)
 
 
 def axes_of(
-    image: Image, operands: Sequence[Value], geometry: str, *, integer: bool
+    image: Image, operands: Sequence[Value], geometry: str, *, integer: bool, offsets: Sequence[Value] = ()
 ) -> tuple[list[Axis], Value]:
-    """The coordinates, and the address of the layer that they select."""
+    """The coordinates, and the address of the layer that they select. ``offsets``: those of the coordinates (s32), if any."""
     layered, dimensions, cube = shape_of(geometry)
     kind = S32 if integer else F32
     given = [value.bits(kind) for value in operands[layered : layered + (3 if cube else dimensions)]]
@@ -77,7 +109,10 @@ def axes_of(
     if cube:
         face, *given = _face(given)
         layer = face if layer is None else minimum(layer * FACES, image.field("layers") - FACES) + face
-    axes = [Axis(image, index, value, integer=integer, cube=cube) for index, value in enumerate(given)]
+    axes = [
+        Axis(image, index, value, integer=integer, cube=cube, offset=offsets[index] if offsets else None)
+        for index, value in enumerate(given)
+    ]
     if layer is not None:
         address = address + layer.convert(U64) * image.field("slice")
     return axes, address

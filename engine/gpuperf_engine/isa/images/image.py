@@ -10,6 +10,7 @@ from ..types import scalar_type
 
 __all__ = [
     "ADDRESS_MODES",
+    "COMPARISONS",
     "FACES",
     "FIELDS",
     "FLOAT",
@@ -32,16 +33,17 @@ ROW_WORDS = 64
 #: position of each property in the row of an image, in words; those named ``…_low`` are followed by their upper half. ``slice``:
 #: bytes from one layer to the next, like the planes of a three-dimensional image; each face of a ``cube`` is a layer. This row
 #: describes the first of the ``levels`` of detail; the rows of the others follow it. The level of an access is ``level_bias`` + the
-#: requested level, from ``level_least`` to ``level_most`` (f32).
+#: requested level, from ``level_least`` to ``level_most`` (f32). ``resident``: the address of a byte for each texel, 0 if it is not
+#: resident; 0 if all are. ``comparison``: bits of ``COMPARISONS``, 0 if depths cannot be compared.
 FIELDS = {
     name: index
     for index, name in enumerate(
         (
-            "object", "base_low", "base_high", "width", "height", "depth", "layers", "row", "slice_low", "slice_high",
-            "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode", "addr_mode_0",
-            "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
+            "object", "base_low", "base_high", "resident_low", "resident_high", "width", "height", "depth", "layers", "row",
+            "slice_low", "slice_high", "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode",
+            "addr_mode_0", "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
             "border_1", "border_2", "border_3", "zero_outside", "cube", "levels", "level_filter", "level_bias", "level_least",
-            "level_most",
+            "level_most", "comparison",
         )
     )
 }  # fmt: skip
@@ -53,6 +55,16 @@ UNSIGNED, SIGNED, FLOAT = 0, 1, 2
 FACES = 6
 #: PTX manual, "Texture, Sampler, and Surface Types"
 ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
+LESS, EQUAL, GREATER, UNORDERED = 1, 2, 4, 8
+#: comparisons of a depth (on the left) with a texel: those outcomes that pass
+COMPARISONS = {
+    "less": LESS,
+    "less_equal": LESS | EQUAL,
+    "equal": EQUAL,
+    "not_equal": LESS | GREATER | UNORDERED,
+    "greater": GREATER,
+    "greater_equal": GREATER | EQUAL,
+}
 
 
 class Image(ABC):

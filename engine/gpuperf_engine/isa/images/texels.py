@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..primitives import Value, maximum, select
+from ..primitives import Value, clz, maximum, minimum, select
 from ..types import ScalarType, scalar_type
-from .image import FLOAT, SIGNED, Image
+from .image import EQUAL, FLOAT, GREATER, LESS, SIGNED, UNORDERED, Image
 
-__all__ = ["channel_of", "converted", "texel_address"]
+__all__ = ["channel_of", "compared", "converted", "is_resident", "texel_address"]
 
 U16, U32, U64, S32, B32, F16, F32 = (
     scalar_type(name) for name in ("u16", "u32", "u64", "s32", "b32", "f16", "f32")
@@ -22,6 +22,32 @@ def texel_address(image: Image, layer: Value, texels: Sequence[tuple[Value, Valu
     for (index, beyond), step in zip(texels, steps):
         address, border = address + index.convert(U64) * step, border | beyond
     return address, border
+
+
+def is_resident(image: Image, address: Value, border: Value) -> Value:
+    """1 for texels that are in memory, and for the border, otherwise 0 (b32)."""
+    map = image.field("resident")
+    sparse = map.compare("ne", 0) & ~border
+
+    def looked_up() -> list[Value]:
+        # the size of a texel is a power of two
+        texels = (address - image.field("base")) >> (map.constant(31, U32) - clz(image.field("texel")))
+        flag = map + texels
+        word = image.load(flag & ~3, sparse).bits(U32)
+        byte = (word >> ((flag.convert(U32) & 3) << 3)) & 0xFF
+        return [select(sparse, minimum(byte, 1), byte.constant(1, U32)).bits(B32)]
+
+    return image.either(sparse, looked_up, lambda: [border.constant(1, U32).bits(B32)])[0]
+
+
+def compared(image: Image, depth: Value, value: Value, number: int) -> Value:
+    """The result for a component of a texel of a depth texture (b32): 1.0 if the comparison with the depth passes, otherwise 0.0."""
+    texel, comparison = value.bits(F32), image.field("comparison")
+    passes = depth.compare("nan", texel) & (comparison & UNORDERED).compare("ne", 0)
+    for op, bit in (("lt", LESS), ("eq", EQUAL), ("gt", GREATER)):
+        passes = passes | (depth.compare(op, texel) & (comparison & bit).compare("ne", 0))
+    result = select(passes, depth.constant(1.0, F32), depth.constant(0.0, F32)).bits(B32)
+    return select(image.field("channels").compare("gt", number), result, value)
 
 
 def _is_float(image: Image) -> Value:

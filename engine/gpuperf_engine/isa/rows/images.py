@@ -1,17 +1,17 @@
 """Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq).
 
-Images of one to three dimensions, with layers and levels of detail, and cubes can be sampled and written. Multiple samples per texel,
-depth compare, texel offsets and residency are parsed and counted, but not run.
+Images of one to three dimensions, with layers and levels of detail, and cubes can be sampled and written. Multiple samples per texel
+and samplers of their own are parsed and counted, but not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from .. import effects
 from ..images.image import SURFACE, TEXTURE, Image, is_kind, query, query_level
 from ..images.surfaces import read_surface, reduce_surface, write_samples, write_surface
-from ..images.textures import gather_texels, gradient_level, sample
+from ..images.textures import Further, gather_texels, gradient_level, sample
 from ..model import Accepts, Applied, Modifier
 from ..primitives import Value
 from ..table import Options, declare, instruction
@@ -32,31 +32,60 @@ OPCODES: dict[str, Callable[[int], str]] = {
     "tex.level": lambda _: ", lod:ctype",
     "tex.grad": lambda dims: f", dx:f32*{dims}, dy:f32*{dims}",
 }
-MORE = (
-    "As without; with residency in p, a sampler b, texel offsets e, or comparison of depth textures with f."
-)
+SAMPLED = "As without a sampler b."
+SAMPLES = "The texel of one sample."
 
 
-def tex(image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: ScalarType) -> tuple[Value, ...]:
-    """The texel at coordinates c (.f32: filtered; .s32: that texel; .a: the layer first); missing components are 0, the fourth 1."""
-    return sample(image, operands, geom, dtype, ctype)
+def _further(e: Sequence[Value] | None, f: Sequence[Value] | None, p: bool | None) -> Further:
+    return Further(e or (), f[0] if f else None, bool(p))
+
+
+def tex(
+    image: Image,
+    *operands: Value,
+    geom: str,
+    dtype: ScalarType,
+    ctype: ScalarType,
+    e: Sequence[Value] | None,
+    f: Sequence[Value] | None,
+    p: bool | None,
+) -> tuple[Value, ...]:
+    """The texel at coordinates c (.f32: filtered; .s32: that texel; .a: the layer first), moved by e texels (−8 to 7); missing
+    components are 0, the fourth 1. With f, texels count as 1 if f compares with them, otherwise as 0. p: all of them are resident;
+    otherwise d is 0."""
+    return sample(image, operands, geom, dtype, ctype, further=_further(e, f, p))
 
 
 def tex_level(
-    image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: ScalarType
+    image: Image,
+    *operands: Value,
+    geom: str,
+    dtype: ScalarType,
+    ctype: ScalarType,
+    e: Sequence[Value] | None,
+    f: Sequence[Value] | None,
+    p: bool | None,
 ) -> tuple[Value, ...]:
     """As tex, in the level of detail lod, or between two where the sampler filters levels linearly."""
-    return sample(image, operands, geom, dtype, ctype, operands[-1])
+    return sample(image, operands, geom, dtype, ctype, operands[-1], _further(e, f, p))
 
 
 def tex_grad(
-    image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: ScalarType
+    image: Image,
+    *operands: Value,
+    geom: str,
+    dtype: ScalarType,
+    ctype: ScalarType,
+    e: Sequence[Value] | None,
+    f: Sequence[Value] | None,
+    p: bool | None,
 ) -> tuple[Value, ...]:
     """As tex, in the level of detail in which the longer of the gradients dx and dy is one texel."""
     count = {"1d": 1, "2d": 2, "a1d": 1, "a2d": 2}.get(geom, 4)
     gradients = operands[-2 * count : -count], operands[-count:]
     lod = gradient_level(image, operands, geom, gradients, lg2)
-    return sample(image, operands, geom, dtype, ctype, lod if ctype.is_float else lod.convert(ctype, "rni"))
+    lod = lod if ctype.is_float else lod.convert(ctype, "rni")
+    return sample(image, operands, geom, dtype, ctype, lod, _further(e, f, p))
 
 
 SEMANTICS = {"tex{.base}": tex, "tex.level": tex_level, "tex.grad": tex_grad}
@@ -84,22 +113,25 @@ def _fetches(
             if "base" in opcode:
                 sets["leads"] = "base"
             # in unified mode ptxas accepts a sampler with plain geometries only
-            sampler = "{, b:b64}" if sampled and opcode == "tex{.base}" else ""
+            with_sampler = sampled and opcode == "tex{.base}"
             kinds = "f32" if "cube" in geometries else "s32" if "ms" in geometries else "s32 f32"
-            if plain:
-                instruction(f"{head}, [a:image, {tail}", ctype=kinds, **sets, **FETCH)(SEMANTICS[opcode])
             for kind in kinds.split():
                 compared = "{, f:f32}" if kind in depth.split() else ""
                 for pair, since in (("", (1, 0)), ("|p:pred", (7, 1))):
-                    declare(
-                        f"{head}{pair}, [a:image{sampler}, {tail}{offset}{compared}",
-                        MORE,
-                        ctype=kind,
-                        since=since,
-                        target=60 if pair else 0,
+                    own: Options = {
                         **sets,
                         **FETCH,
-                    )
+                        "ctype": kind,
+                        "since": since,
+                        "target": 60 if pair else 0,
+                    }
+                    more = f"{tail}{offset}{compared}"
+                    if plain:
+                        instruction(f"{head}{pair}, [a:image, {more}", **own)(SEMANTICS[opcode])
+                    else:
+                        declare(f"{head}{pair}, [a:image, {more}", SAMPLES, **own)
+                    if with_sampler:
+                        declare(f"{head}{pair}, [a:image, b:b64, {more}", SAMPLED, **own)
 
 
 _fetches("1d", "c:ctype*1", "e:s32*1", 1, "f32")
@@ -113,9 +145,18 @@ _fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", plain=False, sampled=False)
 _fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", plain=False, sampled=False)
 
 
-def tld4(image: Image, *operands: Value, comp: str, geom: str, dtype: ScalarType) -> tuple[Value, ...]:
-    """One component of the four texels around the coordinates, counter-clockwise from the lower left."""
-    return gather_texels(image, operands, geom, "rgba".index(comp), dtype)
+def tld4(
+    image: Image,
+    *operands: Value,
+    comp: str,
+    geom: str,
+    dtype: ScalarType,
+    e: Sequence[Value] | None,
+    f: Sequence[Value] | None,
+    p: bool | None,
+) -> tuple[Value, ...]:
+    """One component of the four texels around the coordinates, counter-clockwise from the lower left; e, f and p as of tex."""
+    return gather_texels(image, operands, geom, "rgba".index(comp), dtype, _further(e, f, p))
 
 
 GATHER: Options = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
@@ -126,14 +167,12 @@ for _geometry, _coordinates, _offsets, _sampled in (
     ("acube", "c:b32*4", "", False),
 ):
     _head = "tld4.comp.geom.v4.dtype.f32 d:dtype*4"
-    instruction(f"{_head}, [a:image, {_coordinates}]", geom=_geometry, **GATHER)(tld4)
     for _pair, _needs in (("", {}), ("|p:pred", {"since": (7, 1), "target": 60})):
-        declare(
-            f"{_head}{_pair}, [a:image{'{, b:b64}' * _sampled}, {_coordinates}]{_offsets}{{, f:f32}}",
-            MORE,
-            geom=_geometry,
-            **{**GATHER, **_needs},
-        )
+        _gather: Options = {**GATHER, **_needs, "geom": _geometry}
+        _more = f"{_coordinates}]{_offsets}{{, f:f32}}"
+        instruction(f"{_head}{_pair}, [a:image, {_more}", **_gather)(tld4)
+        if _sampled:
+            declare(f"{_head}{_pair}, [a:image, b:b64, {_more}", SAMPLED, **_gather)
 
 QUERY: Options = {"category": "texture", "unit": "tex", "effect": effects.IMAGE_QUERY}
 

@@ -1,8 +1,8 @@
 """Textures and surfaces as runtime functions on whole vectors, one per opcode, and their calls.
 
-The arguments of ``image_function("v_image_tex.2d.…")`` are the context, the number of the instruction in ``Program.images``, the mask
-of lanes, their handles and the elements of the sources; its results are the elements of the destinations and the lanes with errors.
-``v_image_same_…`` has one handle for all lanes.
+The arguments of ``image_function("v_image_tex.2d.…+d+a+c")`` are the context, the number of the instruction in ``Program.images``, the
+mask of lanes, their handles and the elements of the sources; its results are the elements of the destinations and the lanes with
+errors. The operands are named at the end. ``v_image_same_…`` has one handle for all lanes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,16 @@ _SITE = Ref("i64", "%site")
 _MASK, _POINTERS, _WIDE = f"<{LANES} x i1>", f"<{LANES} x ptr>", f"<{LANES} x i64>"
 
 
-def _form(opcode: str) -> Form:
-    """The form of an opcode that can be run."""
-    return next(item for item in lookup(opcode) if has_semantics(item))
+def _named(form: Form) -> str:
+    """An opcode with the names of its operands, which distinguish forms."""
+    return "+".join((form.opcode, *(slot.name for slot in form.operands)))
+
+
+def _form(name: str) -> Form:
+    """The form that ``_named`` has given this name."""
+    return next(
+        item for item in lookup(name.partition("+")[0]) if has_semantics(item) and _named(item) == name
+    )
 
 
 def _types(form: Form) -> tuple[list[ScalarType], list[ScalarType]]:
@@ -318,7 +325,7 @@ def write_image(to: BlockWriter, instruction: Instruction) -> None:
     else:
         handle = to.as_type(address_value(to, address, 0), U64)
     given, texel_types = _types(form)
-    name = f"{IMAGE_PREFIX}{_SAME if handle.uniform else ''}{form.opcode}"
+    name = f"{IMAGE_PREFIX}{_SAME if handle.uniform else ''}{_named(form)}"
     arguments = [
         ("ptr", "%ctx"),
         ("i64", str(to.generator.program.images.get(instruction, 0))),

@@ -18,6 +18,7 @@ ARCHITECTURES = ("sm_86", "sm_90a", "sm_120a")
 SHAPES = {"1d": (9,), "2d": (5, 9), "3d": (4, 5, 9), "a1d": (3, 9), "a2d": (3, 5, 9)}
 KINDS = {"float": (np.float32, 1), "ushort2": (np.uint16, 2), "char4": (np.int8, 4)}
 MODULE = ge.parse(compiled.ptx("cuda/kernels/textures"), path="textures.ptx")
+SPARSE = ge.parse(compiled.ptx("cuda/kernels/sparse"), path="sparse.ptx")
 RNG = np.random.default_rng(3)
 
 
@@ -115,3 +116,26 @@ def test_surfaces() -> None:
             wanted[(at < 0) | (at > 64)] = 0
         assert (out.numpy()[:, 2] == wanted).all()
         check(profile, "SULD", 2)  # two of the three reads are of the same four bytes
+
+
+def test_residency() -> None:
+    """Predicates of fetches decide how often a loop runs."""
+    device = a_device()
+    sizes = [(8, 16), (4, 8), (2, 4)]
+    texels = [RNG.random(size).astype(np.float32) for size in sizes]
+    masks = [RNG.random(size) < share for size, share in zip(sizes, (0.3, 0.6, 0.7))]
+    texture = device.texture(list(map(device.array, texels)), normalized=True, resident=masks)
+    x, y = (RNG.random(64).astype(np.float32) for _ in range(2))
+    points = [device.array(axis) for axis in (x, y)]
+    out = device.zeros((64, 2), np.float32)
+    profile = device.launch(SPARSE["finest"], 2, 32, [texture, *points, np.int32(3), out])
+    there = [mask[(y * mask.shape[0]).astype(int), (x * mask.shape[1]).astype(int)] for mask in masks]
+    tries = 1 + ~there[0] + (~there[0] & ~there[1])
+    assert (out.numpy()[:, 1] == tries - 1).all()
+    check(profile, "TEX", sum(int(warp.max()) for warp in tries.reshape(2, 32)))
+    level = device.array(np.zeros(64, np.float32))
+    layers, value, found = (device.zeros(64, kind) for kind in (np.int32, np.float32, np.int32))
+    for name, opcode in (("plane", "TEX"), ("plane_level", "TEX"), ("gather", "TLD4")):
+        profile = device.launch(SPARSE[name], 2, 32, [texture, *points, level, layers, value, found])
+        assert name == "gather" or found.numpy().tolist() == there[0].tolist()
+        check(profile, opcode, 2)

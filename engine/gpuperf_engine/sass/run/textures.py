@@ -7,10 +7,11 @@ axis reads one with two axes, and names the components that are used.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ...memory.image_rows import HANDLE_BASE
 from ...ptx.syntax import Instruction
-from .operands import Address, Constant, Immediate, Register
+from .operands import Address, Constant, Immediate, Predicate, Register
 from .writer import NotRun, Op, Writer, opcodes
 
 __all__: list[str] = []
@@ -73,7 +74,10 @@ def _fetch(op: Op, to: Writer) -> None:
     """``TEX.SCR.LL R8, R6, R4, R10, 0x0, 0x58, 2D, 0x5``: the components that the last operand names, the first two of them in R6 and
     R7, further ones in R8 and R9. With ``SCR`` the coordinates are in R4 and R5, the third one and the level of detail in R10 and R11,
     otherwise the coordinates are in consecutive registers. ``TEX.SCR.B.LL R8, R6, R4, R10, 2D`` has the handle in R10 and the level of
-    detail in R11."""
+    detail in R11. A predicate in front, ``TEX.LL P0, …``, becomes whether a texel is not resident (``ptxas`` inverts that of PTX)."""
+    missing = op.operands[0] if isinstance(op.operands[0], Predicate) else None
+    if missing is not None:
+        op = replace(op, operands=op.operands[1:], texts=op.texts[1:])
     made_of = _instruction(op, to, "tex", "tld4")
     geometry, name = _geometry(op, made_of), made_of.opcode
     shape = next(index for index, text in enumerate(op.texts) if _SHAPE.match(text))
@@ -103,10 +107,14 @@ def _fetch(op: Op, to: Writer) -> None:
         slopes = [to.r("mov.b32", to.name(sources[1], above)) for above in (0, 2, 1, 3)]
         more = f", {_vector(slopes[:2])}, {_vector(slopes[2:])}"
     results = [to.fresh("r") for _ in range(4)]
-    to.do(f"{name} {{{', '.join(results)}}}, [{handle}, {_vector(values)}]{more}")
+    resident = to.fresh("p") if missing is not None else ""
+    pair = f"|{resident}" if resident else ""
+    to.do(f"{name} {{{', '.join(results)}}}{pair}, [{handle}, {_vector(values)}]{more}")
     taken = [value for component, value in enumerate(results) if mask.value >> component & 1]
     for number, value in enumerate(taken):
         to.put(op.operands[1 if number < 2 else 0], value, number % 2)
+    if resident:
+        to.put_flag(missing, to.p("not.pred", resident))
 
 
 _KNOWN = frozenset(["SCR", "B", "LL", "LZ", "R", "G", "A"])

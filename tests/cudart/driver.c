@@ -138,6 +138,9 @@ static void levels_and_faces(handle module)
     OK(cuMipmappedArrayDestroy(resource.array));
 
     shape.height = 8;
+    shape.flags = 0x40; /* sparse */
+    WANT(cuArray3DCreate_v2(&array, &shape), 801);
+    WANT(cuMipmappedArrayCreate(&array, &shape, 2), 801);
     shape.depth = 5;
     shape.flags = 4;
     WANT(cuArray3DCreate_v2(&array, &shape), 1);

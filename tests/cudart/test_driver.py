@@ -60,6 +60,7 @@ def test_a_program_of_the_driver_checks_itself(program):
     for message in (
         "cuImportExternalMemory is not supported (CUDA_ERROR_NOT_SUPPORTED): memory and semaphores of graphics APIs",
         "cuArray3DCreate_v2: a cube map of 8 x 8 x 5 texels; accepted: faces as wide as high, 6 of them",
+        "cuArray3DCreate_v2: arrays whose memory is mapped later (cudaArraySparse, cudaArrayDeferredMapping) are not supported",
         "cube maps are not filtered across the edges of their faces; accepted: seamlessCubemap 0",
     ):
         assert message in result.stderr

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _KINDS = {0: "i", 1: "u", 2: "f"}
-_LAYERED, _CUBEMAP = 1, 4
+_LAYERED, _CUBEMAP, _SPARSE, _DEFERRED = 1, 4, 0x40, 0x80
 _MODES = ("wrap", "clamp", "mirror", "border")
 _ARRAY, _MIPMAPPED, _LINEAR, _PITCH2D = range(4)
 
@@ -144,6 +144,13 @@ def make_array(
 ) -> None:
     """Create the array of ``cudaMallocArray`` and write its handle to ``out``; ``described`` is the address of its
     ``cudaChannelFormatDesc``."""
+    if flags & (_SPARSE | _DEFERRED):
+        raise CudaError(
+            801,
+            "arrays whose memory is mapped later (cudaArraySparse, cudaArrayDeferredMapping) are not supported, as "
+            "cudaDevAttrSparseCudaArraySupported and cudaDevAttrDeferredMappingCudaArraySupported say; accepted: other arrays, "
+            "all of whose texels are resident",
+        )
     if flags & _CUBEMAP and (width != height or (depth % FACES if flags & _LAYERED else depth - FACES)):
         raise CudaError(
             1,

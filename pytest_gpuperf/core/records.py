@@ -100,6 +100,7 @@ class Entry(TypedDict, total=False):
     inputs: str
     compiler: str
     values: str
+    paced: str
     counts: Counts
     branches: dict[str, float]
     resources: dict[str, str | int]

@@ -16,6 +16,7 @@ from .machine_code import decided, not_judged, other_assembler, with_residue
 __all__ = ["compare_case", "limit_rows", "moved_opcodes"]
 
 _UNEXPLAINED = "kernel and inputs are those of the baseline: the analysis changed"
+_PACED = "a launch waits for the host while it runs: this depends on how long that takes"
 _FAILING = ("on_improvement", "on_unmodelled")
 _TIME, _FINDINGS, _OPCODES = (TABLE.by_name[name] for name in ("time_us", "findings", "opcodes"))
 
@@ -47,11 +48,21 @@ def compare_case(
     if old is not None:
         rows = decided(rows, new, old, metrics)
     rows.append(_opcodes(new, old, stored_analysis, analysis, policy, unexplained))
+    if old is not None and "paced" in (new | old):
+        rows = [_unpaced(row, metrics) for row in rows]
     rows += _findings(new, old, stored_analysis, analysis, policy)
     for target, (verdict, message) in failures.items():
         rows.append(_row(_TIME, target, None, None, "", verdict, policy, message))
     rows += limit_rows(new, case, metrics)
     return rows
+
+
+def _unpaced(row: Row, metrics: Table) -> Row:
+    """A row of a case that waited for the host: only resources do not depend on how long that took."""
+    metric = metrics.by_name.get(row["metric"])
+    if row["verdict"] == "ok" or (metric is not None and metric.group == "resources"):
+        return row
+    return {**row, "verdict": "unjudged", "fails": False, "note": _PACED}
 
 
 def _numbers(

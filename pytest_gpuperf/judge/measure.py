@@ -100,6 +100,7 @@ def measure(
         "inputs": case.inputs,
         **({"compiler": case.source.compiler} if case.source.compiler else {}),
         **({"values": case.values} if case.values else {}),
+        **({"paced": "host"} if total.waited else {}),
         "resources": {"from": total.resources.source},
         "findings": sorted(storable(item.finding.of_case) for item in weighed if item.severity == "fail"),
         "targets": targets,

@@ -57,7 +57,7 @@ _AHEAD = (
 
 OPTIONAL = {
     "analysis", "compiler", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
-    "stalls", "model", "values",
+    "stalls", "model", "values", "paced",
 }  # fmt: skip
 """Keys that a writer omits if they are empty; a file without the other keys was truncated or edited."""
 
@@ -67,6 +67,7 @@ _LAYOUT: Mapping[object, object] = {
     "inputs": "text",
     "compiler": "text",
     "values": "text",
+    "paced": "text",
     ...: None,
     "counts": {...: None, "by_category": "counts", "opcodes": "counts"},
     "flops": "counts",

@@ -21,6 +21,7 @@ _SAID = {
     "kernel": "Digest of the canonical PTX: no comments, names, .loc.",
     "inputs": "Digest of launch shapes, scalars and initial contents of arrays.",
     "values": "For a program's kernel the scope of observed values, objects or accesses; absent if none were observed.",
+    "paced": "host if a launch waited for the host while it ran, so that counts depend on how long that took; otherwise absent.",
     "compiler": "The compiler that generated the PTX for the test, with its version; absent for existing PTX.",
 }
 _OF_PLUGIN = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}

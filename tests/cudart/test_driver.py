@@ -259,12 +259,12 @@ os._exit(0)
 @needs_compiler
 @pytest.mark.parametrize("kind", ["managed", "device"])
 def test_a_kernel_that_waits_for_the_host(kind, tmp_path):
-    """It cannot end, and the message says why where the host could have set the flag."""
+    """It cannot end if the host waits for it, and the message says so where the host could have set the flag."""
     (tmp_path / "program.py").write_text(WAITS)
     result = run(sys.executable, str(tmp_path / "program.py"), kind)
     assert (result.stdout, result.returncode) == ("702\n", 0), result.stderr
     assert "no thread can make progress" in result.stderr
-    said = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
+    said = "the host waits for this kernel, so that nobody can write what it waits for"
     assert (said in result.stderr) == (kind == "managed")
 
 

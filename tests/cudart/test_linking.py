@@ -84,8 +84,9 @@ def test_an_interrupted_call_leaves_the_device_in_error(monkeypatch, capsys):
     monkeypatch.setitem(
         calls.FUNCTIONS, "cudaDeviceSynchronize", calls.Function(interrupted, (), ctypes.c_int, True)
     )
+    work = SimpleNamespace(flights=[], operations=[])
     state = SimpleNamespace(
-        lock=RLock(), sticky=0, last=0, called="", observed=False, launches=None, contexts=[1]
+        lock=RLock(), sticky=0, last=0, called="", observed=False, launches=None, contexts=[1], work=work
     )
     call = calls.bound("cudaDeviceSynchronize", "libcudart.so.13", state)
     assert call() == call() == state.last == 999  # cudaErrorUnknown

@@ -109,4 +109,5 @@ def _unload() -> None:
 def ended() -> None:
     """The program is about to end: write its reports."""
     if _state is not None:
+        _state.work.finish()
         _state.report()

@@ -37,6 +37,7 @@ _WITHOUT_CONTEXT = re.compile(
     r"__cuda|cuda(GetDevice|SetDeviceFlags|SetValidDevices|ChooseDevice|DeviceGet|\w*Version$|\w*Error|GetDriverEntryPoint"
     r"|GetExportTable|ThreadExchangeStreamCaptureMode|CreateChannelDesc|Profiler)"
 )
+_NOT_PERMITTED = 800
 _VARIANT = re.compile(r"_pt[ds][sz]$")
 _VERSION = re.compile(r"_v\d+$")
 
@@ -84,9 +85,15 @@ def bound(name: str, library: str, state: State) -> Any:
     enters = not driver and not _WITHOUT_CONTEXT.match(plain)
 
     def answer(arguments: tuple[Any, ...]) -> Any:
+        if state.work.flights and state.work.flight is not None:
+            return _NOT_PERMITTED  # a function of the host that a stream calls may not call CUDA
         with state.lock:
             if state.sticky and not always:
                 return state.sticky
+            if state.work.operations:
+                state.work.meets(plain)
+                if state.sticky and not always:
+                    return state.sticky
             state.called = plain
             if enters and not state.contexts:
                 state.contexts.append(state.primary)

@@ -1,4 +1,4 @@
-"""Streams, events and errors. Stream operations execute when they are enqueued, so streams and events are in order."""
+"""Streams, events and errors. Stream operations execute when they are enqueued, except behind a kernel that waits (``work``)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 from .calls import function
 from .codes import CudaError, described
 from .state import Kind, State, Stream
+from .work import Operation
 
 __all__ = ["Event", "text_address"]
 
 _HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
 #: of a record or wait in a capture: a node of the graph
 _EXTERNAL = 1
+_NOT_READY = 600
 _STREAM_CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 _texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
 
@@ -26,6 +28,8 @@ class Event:
     """The time at which it was recorded, in seconds; if a stream was captured then, its graph and the nodes before the event."""
 
     seconds: float | None = None
+    #: the operation that records it, if operations before it have not ended
+    pending: Operation | None = None
     graph: object = None
     before: list[Any] = field(default_factory=list)
 
@@ -59,13 +63,35 @@ def cudaStreamDestroy(state: State, stream: int) -> None:
     state.captures.pop(stream, None)
 
 
-@function(c_void_p, also=("cudaStreamQuery",))
+@function(c_void_p)
 def cudaStreamSynchronize(state: State, stream: int) -> None:
-    """Everything has completed; a stream that is captured has nothing to wait for, and its capture ends with an error."""
+    """A stream that is captured has nothing to wait for, and its capture ends with an error."""
+    _refuse_captured(state, stream)
+    if state.work.operations:
+        state.work.wait(state.work.of(state.number_of(stream)))
+        _raise_sticky(state)
+
+
+@function(c_void_p)
+def cudaStreamQuery(state: State, stream: int) -> None:
+    _refuse_captured(state, stream)
+    if state.work.operations:
+        if state.work.unfinished(state.work.of(state.number_of(stream))):
+            raise CudaError(_NOT_READY)
+        _raise_sticky(state)
+
+
+def _refuse_captured(state: State, stream: int) -> None:
     capture = state.capture_of(stream)
     if capture is not None:
         capture.graph.invalid = True
         raise CudaError(900)
+
+
+def _raise_sticky(state: State) -> None:
+    """Raise the error of a kernel that has ended meanwhile."""
+    if state.sticky:
+        raise CudaError(state.sticky)
 
 
 @function(c_void_p, c_void_p)
@@ -104,6 +130,14 @@ def cudaStreamWaitEvent(state: State, stream: int, event: int, flags: int) -> No
         own.before = list(dict.fromkeys([*own.before, *awaited.before]))
     elif opened is not None:
         raise CudaError(902, "the event was recorded in the capture of another graph")
+    elif own is None and _is_pending(awaited):
+        assert awaited.pending is not None
+        joined = not state.stream_of(stream).flags & 1
+        state.work.submit(state.number_of(stream), joined, _nothing, after=[awaited.pending])
+
+
+def _is_pending(event: Event) -> bool:
+    return event.pending is not None and not event.pending.ended
 
 
 @function(c_void_p, c_void_p, c_void_p, c_uint)
@@ -144,7 +178,15 @@ def cudaEventDestroy(state: State, event: int) -> None:
 def cudaEventRecord(state: State, event: int, stream: int) -> None:
     recorded, capture = state.of(event, Event), state.capture_of(stream)
     recorded.graph, recorded.before = (None, []) if capture is None else (capture.graph, capture.before)
-    recorded.seconds = time.perf_counter()
+    recorded.pending = None
+    if capture is None and state.work.operations:
+        recorded.pending = state.enqueue(stream, lambda: _record(recorded), Kind.RECORD)
+    else:
+        _record(recorded)
+
+
+def _record(event: Event) -> None:
+    event.seconds = time.perf_counter()
 
 
 @function(c_void_p, c_void_p, c_uint)
@@ -158,9 +200,21 @@ def cudaEventRecordWithFlags(state: State, event: int, stream: int, flags: int) 
     cudaEventRecord(state, event, stream)
 
 
-@function(c_void_p, also=("cudaEventQuery",))
+@function(c_void_p)
 def cudaEventSynchronize(state: State, event: int) -> None:
-    _recorded(state, event)
+    pending = _recorded(state, event).pending
+    if pending is not None:
+        state.work.wait(lambda operation: operation is pending)
+        _raise_sticky(state)
+
+
+@function(c_void_p)
+def cudaEventQuery(state: State, event: int) -> None:
+    pending = _recorded(state, event).pending
+    if pending is not None:
+        if state.work.unfinished(lambda operation: operation is pending):
+            raise CudaError(_NOT_READY)
+        _raise_sticky(state)
 
 
 def _recorded(state: State, event: int) -> Event:
@@ -173,7 +227,10 @@ def _recorded(state: State, event: int) -> Event:
 
 @function(c_void_p, c_void_p, c_void_p, also=("cudaEventElapsedTime_v2",))
 def cudaEventElapsedTime(state: State, out: int, start: int, end: int) -> None:
-    first, last = _recorded(state, start).seconds, _recorded(state, end).seconds
+    events = [_recorded(state, event) for event in (start, end)]
+    if any(map(_is_pending, events)):
+        raise CudaError(_NOT_READY)
+    first, last = (event.seconds for event in events)
     if first is None or last is None:
         raise CudaError(400, "the time since an event that was not recorded")
     c_float.from_address(out).value = 1e3 * (last - first)

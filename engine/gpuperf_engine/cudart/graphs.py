@@ -480,7 +480,21 @@ def cudaGraphExecGetFlags(state: State, graph: int, out: int) -> None:
 @function(c_void_p, c_void_p)
 def cudaGraphLaunch(state: State, graph: int, stream: int) -> None:
     executable = state.of(graph, Executable)
-    state.enqueue(stream, lambda: executable.run(state), Kind.CHILD)
+    state.enqueue(stream, _Run(executable, state), Kind.CHILD)
+
+
+@dataclass(frozen=True)
+class _Run:
+    executable: Executable
+    state: State
+
+    @property
+    def waits(self) -> bool:
+        """Whether one of its kernels may wait for the host."""
+        return any(getattr(operation, "waits", False) for operation in self.executable.operations.values())
+
+    def __call__(self) -> None:
+        self.executable.run(self.state)
 
 
 @function(c_void_p, c_void_p)

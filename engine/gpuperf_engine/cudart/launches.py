@@ -10,6 +10,7 @@ from functools import partial
 from ..errors import EngineError, LaunchError
 from ..machines.occupancy import occupancy
 from ..ptx.module import Function as Kernel
+from ..simt.program import Program
 from .calls import function
 from .codes import CudaError
 from .device_runtime import COPY, FILL, Record, take_records
@@ -112,6 +113,14 @@ class Launch:
         self.cluster, self.cooperative = cluster, cooperative
         self.site = site
 
+    @property
+    def waits(self) -> bool:
+        """Whether the kernel may wait for what other threads, or the host, write."""
+        try:
+            return self.state.device.program_of(self.kernel).once(_may_wait)
+        except EngineError:
+            return False
+
     def __call__(self) -> None:
         waiting: list[Callable[[], None]] = [self]
         while waiting and not self.state.sticky:
@@ -167,6 +176,7 @@ class Launch:
         state, kernel = self.state, self.kernel
         shape = {"shared_bytes": self.shared, "cluster": self.cluster, "cooperative": self.cooperative}
         state.launching = self.site
+        state.device.launcher = state.work.flight if state.work.flights else None
         try:
             profile = state.launch(kernel, self.grid, self.block, self.raw, **shape)
         except LaunchError as error:
@@ -186,6 +196,10 @@ class Launch:
         counted.launches += 1
         counted.thread_instructions += profile.thread_instructions
         counted.warp_instructions += profile.warp_instructions
+
+
+def _may_wait(program: Program) -> bool:
+    return not program.order_free and any(block.back_edge_cost > 1 for block in program.blocks)
 
 
 def _three(values: Sequence[int]) -> Shape:

@@ -22,6 +22,7 @@ __all__ = [
     "Side",
     "allocate_in_graph",
     "copy",
+    "copy_later",
     "copy_rows",
     "fill",
     "fill_rows",
@@ -282,6 +283,26 @@ def copy_rows(
         raise CudaError(1, str(error)) from None
 
 
+def copy_later(
+    state: State, target: int | None, source: int | None, size: int, kind: int, stream: int | None
+) -> None:
+    """Copy in the order of a stream. Behind a kernel that waits, pageable memory is read now, and the call waits before it is written
+    (CUDA Runtime API, "API synchronization behavior"). Raises ``CudaError``."""
+    kept = None
+    if state.work.operations and state.capture_of(stream) is None and target and source:
+        if state.device.array_at(target) is None:
+            state.work.wait(state.work.of(state.number_of(stream)))
+            if state.sticky:
+                raise CudaError(state.sticky)
+        elif state.device.array_at(source) is None:
+            kept = ctypes.create_string_buffer(ctypes.string_at(source, size), size)
+
+    def operation() -> None:
+        copy(state, target, source if kept is None else ctypes.addressof(kept), size, kind)
+
+    state.enqueue(stream, operation)
+
+
 def _queued(state: State, stream: int | None, operation: Callable[[], None], kind: int = Kind.MEMCPY) -> None:
     state.enqueue(stream, operation, kind)
 
@@ -293,7 +314,7 @@ def cudaMemcpy(state: State, target: int, source: int, size: int, kind: int) -> 
 
 @function(c_void_p, c_void_p, c_size_t, c_int, c_void_p)
 def cudaMemcpyAsync(state: State, target: int, source: int, size: int, kind: int, stream: int) -> None:
-    _queued(state, stream, lambda: copy(state, target, source, size, kind))
+    copy_later(state, target, source, size, kind, stream)
 
 
 @function(c_void_p, c_int, c_void_p, c_int, c_size_t)

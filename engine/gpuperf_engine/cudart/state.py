@@ -26,13 +26,16 @@ from .call_paths import CallPaths
 from .calls import say
 from .codes import CudaError, code_of
 from .launch_log import LaunchLog
+from .work import Operation, Work
 
 __all__ = ["Context", "Counted", "Kind", "State", "Stream", "Used"]
 
 _DEFAULT_MACHINE = "h100-sxm"
 #: kinds of memory (``cudaMemoryType``): host, managed
 _OF_HOST = (1, 3)
-_HOST_WAITS = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
+_HOST_WAITS = "the host waits for this kernel, so that nobody can write what it waits for"
+_HOST_ENDS = "the program ended before it wrote what this kernel waits for"
+_HOST_LATER = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
 _LAUNCH_FAILURE = 719
 _MOST_NOTES = 20
 """The maximum number of notes on launches that are written."""
@@ -95,6 +98,8 @@ class Stream:
 #: handles of default streams: 0, the legacy one, the per-thread one
 _DEFAULT_STREAMS = (0, 1, 2)
 _LEGACY_STREAMS = (0, 1)
+#: ``cudaStreamNonBlocking``
+_NON_BLOCKING = 1
 
 
 @dataclass(eq=False)
@@ -143,6 +148,10 @@ class State:
     telling: bool = False
     called: str = ""
     launching: int = 0
+    #: whether the program goes on while a kernel waits for it
+    asynchronous: bool = False
+    #: operations that have not ended
+    work: Work = field(init=False)
     #: ``Device.launch``, or a replacement
     launch: Callable[..., Profile] = field(init=False)
     _next: int = 0x1000
@@ -150,6 +159,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.launch = self.device.launch
+        self.work = Work(self)
         # a driver compiles PTX for its GPU, so the limit is the machine's, whatever target the PTX names
         self.device.largest_shared = self.machine.shared_per_cta
 
@@ -188,6 +198,8 @@ class State:
             if environment.get("GPUPERF_RUN_INPUTS"):
                 device.first_inputs = FirstInputs()
         state.observed = observed
+        # what the host and other kernels write meanwhile would count as the work of the launch
+        state.asynchronous = not observed
         state.uninitialized = environment.get("GPUPERF_RUN_UNINITIALIZED") or "off"
         state.followed = observed or bool(folder) or state.uninitialized != "off"
         state.telling = bool(environment.get("GPUPERF_RUN_TELL"))
@@ -253,13 +265,44 @@ class State:
             raise CudaError(906, "a stream that the default stream waits for is being captured")
         return self.captures.get(stream or 0)
 
-    def enqueue(self, stream: int | None, operation: Callable[[], object], kind: int = Kind.MEMCPY) -> None:
-        """Execute a stream operation of a kind: at once, or in the graph that captures the stream. Raises as ``stream_of``."""
+    def enqueue(
+        self, stream: int | None, operation: Callable[[], object], kind: int = Kind.MEMCPY
+    ) -> Operation | None:
+        """Execute a stream operation of a kind: at once, or in the graph that captures the stream, or, while a kernel before it waits
+        for the program, later; then it is returned. One with an attribute ``waits`` that is true may wait for the program. Raises as
+        ``stream_of``."""
         capture = self.capture_of(stream)
-        if capture is None:
-            operation()
-        else:
+        if capture is not None:
             capture.append(operation, kind)
+            return None
+        waits = self.asynchronous and getattr(operation, "waits", False)
+        if not waits and not self.work.operations:
+            operation()
+            return None
+        return self.work.submit(
+            self.number_of(stream),
+            not self.stream_of(stream).flags & _NON_BLOCKING,
+            operation,
+            waits=waits,
+            # profiles are logged in the order of launches, and the memory of the race detector is that of one launch
+            alone=kind in (Kind.KERNEL, Kind.CHILD)
+            and (self.launches is not None or self.device.races != "off"),
+        )
+
+    def number_of(self, stream: int | None) -> int:
+        """The handle of a stream, 0 for both handles of the legacy default stream."""
+        return 0 if stream in _LEGACY_STREAMS else stream or 0
+
+    def late(self, error: BaseException) -> None:
+        """Report the error of an operation whose call has returned; the next call returns it."""
+        if isinstance(error, CudaError):
+            self.last = error.code
+            say(error.message or f"an operation of a stream fails with error {error.code}")
+        elif isinstance(error, EngineError):
+            self._fail(error, code_of(error, running=False))
+        else:
+            self.sticky = self.last = 999
+            say(f"an operation of a stream was interrupted by {type(error).__name__}: the device is in error")
 
     def execute(self, operation: Callable[[], object]) -> None:
         """Run a kernel; if it fails, the device is in error from now on."""
@@ -271,7 +314,8 @@ class State:
     def _fail(self, error: EngineError, code: int) -> None:
         self.sticky = self.last = code
         waits = isinstance(error, Deadlock) and self._host_writes()
-        say("\n  ".join([str(error), *error.causes, *[_HOST_WAITS] * waits]))
+        said = (_HOST_ENDS if self.work.ending else _HOST_WAITS) if self.asynchronous else _HOST_LATER
+        say("\n  ".join([str(error), *error.causes, *[said] * waits]))
 
     def _host_writes(self) -> bool:
         """Whether any memory can be accessed by pointer from both host and kernels."""

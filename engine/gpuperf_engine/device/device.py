@@ -320,7 +320,11 @@ class Runtime(AddressedMemory):
         try:
             memory.restore(saved)
             plan = replace(
-                plan, parameters=parameters, parameter_address=address, console=Console(self.printf_bytes)
+                plan,
+                parameters=parameters,
+                parameter_address=address,
+                launcher=None,
+                console=Console(self.printf_bytes),
             )
             if parameters:
                 memory.write(self._parameters[program.kernel][0], 0, parameters)
@@ -397,6 +401,7 @@ class Runtime(AddressedMemory):
             strict=self.strict,
             races=races,
             inputs=inputs,
+            launcher=self.launcher,
             console=Console(self.printf_bytes),
         )
 

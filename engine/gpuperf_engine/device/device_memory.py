@@ -38,6 +38,7 @@ from ..memory.images import (
 )
 from ..ptx.module import Function, Module, make_current
 from ..results import ProvenValues, ValueRecord
+from ..simt.launch import Launcher
 from ..symbolic.known_contents import KnownContents
 from .element_types import UNKNOWN
 from .events import CallSite, Event, Use, call_path
@@ -111,6 +112,8 @@ class DeviceMemory:
         self.call_path: Callable[[], tuple[CallSite, ...]] = call_path
         #: limit of shared memory per block in bytes, if it does not follow from the PTX target
         self.largest_shared: int | None = None
+        #: the program, if it can go on while the next launch waits for it
+        self.launcher: Launcher | None = None
         self.memory = _memory(memory_bytes, as_whole(heap_bytes, "heap_bytes", 0), mapped)
         self._contents = KnownContents(self.memory)
         self.events: list[Event] = []

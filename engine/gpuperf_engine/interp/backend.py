@@ -76,7 +76,7 @@ class ReferenceBackend:
         with np.errstate(all="ignore"):
             room = Room(size, size) if program.order_free else Room(plan.resident, plan.most_resident)
             try:
-                run_ctas(pending, room, start, lambda: _written(memory))
+                run_ctas(pending, room, start, lambda: _written(memory), plan.launcher)
             except Deadlock as error:
                 name_cancelled(error, size * pending.cancelled)
                 raise

@@ -63,6 +63,8 @@ class LlvmBackend:
         replaceable = code.outlined and program.outlined is None
         if replaceable:
             launch.direct = lambda: _code_in_form(program, form, outlined=False)
+        if plan.launcher is not None:
+            plan.launcher.begins(launch.stop, launch.refresh_table)
         began = time.perf_counter()
         try:
             run(launch)
@@ -80,6 +82,7 @@ class LlvmBackend:
         finally:
             improve(launch.code.generated.needs, time.perf_counter() - began)
         observation = observation_of(launch)
+        observation.waited = plan.launcher is not None and plan.launcher.away
         if replaceable:
             note_executed(program, observation)
             if launch.code.outlined and runs_much(program) and store.folder() is not None:

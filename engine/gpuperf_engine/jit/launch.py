@@ -88,6 +88,7 @@ class Launch:
         told = self._is_told
         self._table, self._count, self._listed = _table_of(memory, told)
         self._rows = len(self._table)
+        self._generation = memory.generation
         self._saver = self._announcing() if told else None
         #: whether threads must stop calling compiled code
         self.stopped = False
@@ -127,6 +128,10 @@ class Launch:
                 }
             )
         self._replaced = True
+
+    def stop(self) -> None:
+        """Make all threads stop running CTAs."""
+        self.stopped = True
 
     @property
     def _is_told(self) -> bool:
@@ -242,6 +247,18 @@ class Launch:
         if self.races.lock_lines():
             for context in self.contexts:
                 context.put({Context.RACE_LOCKED: 1, Context.RACE_BITS: 0})
+
+    def refresh_table(self) -> None:
+        """Take the allocations that the program has made or freed while it was away."""
+        memory = self.memory
+        if memory.generation == self._generation or self._saver is not None:
+            return
+        self._generation = memory.generation
+        self._table, self._count, self._listed = _table_of(memory, False)
+        self._rows = len(self._table)
+        for context in self.contexts:
+            context.put({Context.TABLE: address_of(self._table), Context.TABLE_ROWS: self._rows})
+            context.cache[:] = 0
 
     def refresh_heap(self) -> None:
         """Update the rows of heap blocks, the last ones in the table of allocations."""

@@ -25,6 +25,7 @@ def make_watch(worker: Worker, grow: Callable[[], bool]) -> Watch[Slot]:
         lambda slot: any([warp.force_yield() for warp in worker.warps(slot)]),
         lambda slot: (item for warp in worker.warps(slot) for item in warp.waiting()),
         grow,
+        worker.launch.plan.launcher,
     )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from .._gc import uncollected
 from ..ptx.syntax import Instruction
 from ..results import BlockProfile, Branches, BranchProfile, LineProfile, Profile, Resources
+from ..results.cxx_names import readable_name
 from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import BasicBlock, Program, declared_registers
@@ -21,6 +22,8 @@ from .sums import Columns, Row, Sums
 from .threads import Threads
 
 __all__ = ["LaunchRecord", "build_profile", "notes_of"]
+
+_WAITED = "waited for the host while it ran: its counts depend on how long the host took, and are not judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def build_profile(
         block=plan.block,
         cluster=plan.cluster,
         cancelled_ctas=observation.cancelled,
+        waited=observation.waited,
         launches=times,
         demand="values" if executed is None else executed.demand,
         observed_footprint=observation.footprint,
@@ -248,7 +252,8 @@ def _all_notes(program: Program, plan: LaunchPlan, observation: Observation) -> 
     """The notes of the module and of the launch: one per instruction that violated a rule, one per memory instruction that read
     uninitialised bytes, and one per race."""
     notes = (*program.kernel.module.notes, *plan.console.notes)
-    if observation.breaches or observation.notes or observation.uninitialized or observation.races:
+    remarkable = observation.breaches or observation.notes or observation.waited
+    if remarkable or observation.uninitialized or observation.races:
         instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
         notes += notes_of(program, plan, observation)
         notes += (*(f"{item.span}: {item.opcode} reads uninitialised memory" for item in instructions),)
@@ -259,4 +264,8 @@ def _all_notes(program: Program, plan: LaunchPlan, observation: Observation) -> 
 def notes_of(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
     """One note per instruction that violated a rule, and the other notes of the launch."""
     breaches = observation.breaches if plan.strict != "off" else ()
-    return (*(breach_note(plan, item, program.kernel.name) for item in breaches), *observation.notes)
+    notes = (*(breach_note(plan, item, program.kernel.name) for item in breaches), *observation.notes)
+    if observation.waited:
+        name = readable_name(program.kernel.name)
+        notes += (f"{program.kernel.span}: {name!r} {_WAITED}",)
+    return notes

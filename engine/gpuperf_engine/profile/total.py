@@ -76,6 +76,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         notes=tuple(dict.fromkeys(note for profile in profiles for note in profile.notes)),
         races=tuple(dict.fromkeys(race for profile in profiles for race in profile.races)),
         cancelled_ctas=sum(profile.cancelled_ctas for profile in profiles),
+        waited=any(profile.waited for profile in profiles),
         printed="".join(profile.printed for profile in profiles),
         observed_footprint=None,
         observed_values=None,

@@ -102,6 +102,8 @@ class Profile:
     cluster: tuple[int, int, int] = (1, 1, 1)
     #: CTAs that never ran, as others cancelled their launch (``clusterlaunchcontrol.try_cancel``)
     cancelled_ctas: int = 0
+    #: whether it waited for the program that launched it, so that its counts depend on how long that took
+    waited: bool = False
     #: how it was analysed, for people: which kernel had to run on the slow backend and why; never compared nor in ``to_dict``
     remarks: tuple[str, ...] = field(default=(), repr=False, compare=False)
     #: what the threads printed with ``printf``, in order of blocks
@@ -231,6 +233,8 @@ class Profile:
             data["cluster"] = list(self.cluster)
         if self.cancelled_ctas:
             data["cancelled_ctas"] = self.cancelled_ctas
+        if self.waited:
+            data["waited"] = True
         if self.printed:
             data["printed"] = self.printed
         return data

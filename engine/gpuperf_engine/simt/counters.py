@@ -81,6 +81,8 @@ class Observation:
     races: tuple[Race, ...] = ()
     #: executed operations of products in tensor memory, by type as in ``isa.tensor_memory.WORK``
     tensor_work: dict[str, int] = field(default_factory=dict)
+    #: whether it waited for the program that launched it, so that its counts depend on how long that took
+    waited: bool = False
     #: remarks about the kernel's behaviour
     notes: tuple[str, ...] = ()
     #: CTAs whose launch was cancelled
@@ -130,6 +132,7 @@ class Observation:
             **arrays,
             sites=self.sites + other.sites if both else None,  # type: ignore[operator]
             cancelled=self.cancelled + other.cancelled,
+            waited=self.waited or other.waited,
             hottest=max(self.hottest, other.hottest, key=lambda item: item.lanes),
             tensor_work={
                 name: self.tensor_work.get(name, 0) + other.tensor_work.get(name, 0)

@@ -35,6 +35,7 @@ __all__ = [
     "Inputs",
     "LaunchPlan",
     "LaunchShape",
+    "Launcher",
     "check_shape",
     "dim3",
     "marshal",
@@ -136,6 +137,23 @@ class LaunchShape:
         )
 
 
+class Launcher(Protocol):
+    """The program that made a launch, which goes on if the launch waits for it."""
+
+    @property
+    def away(self) -> bool:
+        """Whether it has gone on, so that memory may change at any time."""
+
+    def begins(self, stop: Callable[[], None], refresh: Callable[[], None]) -> None:
+        """The launch begins. ``stop`` ends it soon, from another thread; ``refresh`` takes changes of allocations."""
+
+    def swept(self, progress: bool) -> bool:
+        """Called after each sweep. Returns whether the state need not be examined, as memory may change."""
+
+    def waits(self) -> bool:
+        """The state of the launch repeats. Returns whether it may go on as memory may have changed; if not, it can never end."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchPlan(LaunchShape):
     """The properties of a launch that backends need in addition to the program.
@@ -169,6 +187,8 @@ class LaunchPlan(LaunchShape):
     races: bool = False
     #: memory contents before the launch, if these are observed
     inputs: Inputs | None = field(default=None, compare=False, repr=False)
+    #: the program, if it can go on while the launch waits for it
+    launcher: Launcher | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, shape: LaunchShape, *, console: Console, **fields: object) -> LaunchPlan:

@@ -44,7 +44,8 @@ registers (``live_registers``). If it equals the previous one, the state repeats
 once for each such state; lanes at aligned barriers arrive without the rest of their warps, which they also do if only waits that
 have expired ``ARRIVE_AFTER`` times in a row are left; warps whose lanes wait at reconvergence points for spinning lanes are forced
 to yield (``stack.SimtStack.force_yield``); more CTAs become resident (``Room``), up to the maximum of a GPU. If none of these is
-possible, it is an error. More CTAs also become resident before expired waits are reported as a deadlock.
+possible, it is an error, unless the program that launched goes on meanwhile (``launch.Launcher``), which may write what the launch
+waits for. More CTAs also become resident before expired waits are reported as a deadlock.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from typing import Generic, Protocol, TypeVar
 from .barriers import Barriers
 from .clusters import ENDED, RUNNING, ClusterBarrier
 from .faults import Waiting, deadlock, livelock
-from .launch import LaunchPlan
+from .launch import Launcher, LaunchPlan
 from .program import Program
 
 __all__ = [
@@ -350,6 +351,7 @@ class Watch(Generic[_Resident]):
     ``digest`` is that of the state on which the continuation of the launch depends; ``standing`` that of each CTA; ``expire`` lets
     waits on mbarriers expire, ``arrive_diverged`` lets lanes at aligned barriers arrive, ``force_yield`` is that of the warps: all
     return whether this may make progress; ``where`` lists waiting lanes; ``grow`` makes more CTAs resident, if there are more.
+    ``launcher``: the program, if it can go on while the launch waits for it.
     """
 
     def __init__(
@@ -361,7 +363,9 @@ class Watch(Generic[_Resident]):
         force_yield: Callable[[_Resident], bool],
         where: Callable[[_Resident], Iterable[Waiting]],
         grow: Callable[[], bool],
+        launcher: Launcher | None = None,
     ) -> None:
+        self.launcher = launcher
         self.digest, self.standing, self.expire, self.where, self.grow = digest, standing, expire, where, grow
         self.arrive_diverged, self.force_yield = arrive_diverged, force_yield
         self._quiet = 0
@@ -376,7 +380,8 @@ class Watch(Generic[_Resident]):
 
     def after(self, progress: bool, window: Sequence[_Resident]) -> None:
         """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
-        if progress:
+        unexamined = self.launcher is not None and self.launcher.swept(progress)
+        if progress or unexamined:
             self._quiet = self._expirations = 0
             return
         standings = [self.standing(cta) for cta in window]
@@ -396,7 +401,7 @@ class Watch(Generic[_Resident]):
                     self._expired_states.add(digest)
                 if helps or self._arrive_diverged(window) or any([self.force_yield(cta) for cta in window]):
                     self._quiet = 0
-                elif self.grow():
+                elif self.grow() or (self.launcher is not None and self.launcher.waits()):
                     self._quiet = self._expirations = 0
                 elif stuck or not self._waits:
                     raise (deadlock if stuck else livelock)(
@@ -431,10 +436,14 @@ def _waiting(cta: Cta) -> Iterable[Waiting]:
 
 
 def run_ctas(
-    pending: Pending, room: Room, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
+    pending: Pending,
+    room: Room,
+    start: Callable[[int], Cluster],
+    memory: Callable[[], Iterable[bytes]],
+    launcher: Launcher | None = None,
 ) -> None:
     """Run clusters, as many CTAs at a time as there is ``room`` for; ``start`` creates one by its number, ``memory`` returns the
-    memory that all CTAs share, for the digest.
+    memory that all CTAs share, for the digest; ``launcher``: see ``Watch``.
 
     Raises ``Deadlock``, and whatever the warps raise.
     """
@@ -449,6 +458,7 @@ def run_ctas(
         _force_yield,
         _waiting,
         room.grow,
+        launcher,
     )
     while window or pending:
         passed = sum(cta.progress for cta in window)

@@ -9,7 +9,7 @@ from ...device.rows import Rows
 from ..arrays import CudaArray
 from ..calls import function
 from ..codes import CudaError
-from ..memory import Side, copy, copy_rows, cudaMallocPitch, fill_rows
+from ..memory import Side, copy, copy_later, copy_rows, cudaMallocPitch, fill_rows
 from ..memory import fill as fill_bytes
 from ..state import Kind, State
 
@@ -104,7 +104,7 @@ def cuMemcpy(state: State, target: int, source: int, size: int) -> None:
     also=("cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync"),
 )
 def cuMemcpyAsync(state: State, target: int, source: int, size: int, stream: int) -> None:
-    state.enqueue(stream, lambda: copy(state, target, source, size, _ANY))
+    copy_later(state, target, source, size, _ANY, stream)
 
 
 @function(c_void_p, c_void_p, c_void_p, c_void_p, c_size_t)

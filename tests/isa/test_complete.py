@@ -76,13 +76,9 @@ def test_every_instruction_of_the_manual_has_a_row() -> None:
     assert INSTRUCTIONS - set().union(*map(names, rows())) == set()
 
 
-#: Images that are fetched from, but not run: samples of pixels.
-GEOMETRIES = {"2dms", "a2dms"}
-
-
 def is_left_out(row: Row) -> bool:
-    """What has no semantics on purpose: tensor memory as of PTX 9.4, copies to and from other devices, and of textures
-    samplers apart from their texture and several samples of a texel."""
+    """What has no semantics on purpose: tensor memory as of PTX 9.4, copies to and from other devices, and samplers apart from
+    their texture."""
     if row.name == "tcgen05":
         return row.available.since >= (9, 4)
     if row.name == "fabric":
@@ -90,8 +86,7 @@ def is_left_out(row: Row) -> bool:
     if row.name not in ("tex", "tld4"):
         return False
     operands = {operand.name for choice in row.operand_choices for operand in choice}
-    geometries = set(row.modifiers["geom"])
-    return "b" in operands or bool(geometries & GEOMETRIES)
+    return "b" in operands
 
 
 def test_rows_without_semantics() -> None:

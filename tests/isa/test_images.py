@@ -49,8 +49,8 @@ def test_queries_of_textures(backend: str) -> None:
         )  # fmt: skip
 
     wanted = {
-        "width": 7, "height": 3, "depth": 5, "array_size": 1, "channel_data_type": UNORM16, "channel_order": RG,
-        "normalized_coords": 1, "num_mipmap_levels": 1, "num_samples": 1, "filter_mode": 1, "addr_mode_0": 0, "addr_mode_1": 1,
+        "width": 7, "height": 3, "depth": 5, "array_size": 0, "channel_data_type": UNORM16, "channel_order": RG,
+        "normalized_coords": 1, "num_mipmap_levels": 0, "num_samples": 0, "filter_mode": 1, "addr_mode_0": 0, "addr_mode_1": 1,
         "addr_mode_2": 4, "force_unnormalized_coords": 0,
     }  # fmt: skip
     for name, value in wanted.items():
@@ -360,12 +360,12 @@ def test_wrong_images(body: str, image: str, message: str | None, backend: str) 
 
 
 UNPLAIN = [
-    "tex.2dms.v4.f32.s32 {f2,f3,f4,f5}, [l1, {r1,r1,r1,r1}];",
-    "tex.a2dms.v4.f32.s32 {f2,f3,f4,f5}|p0, [l1, {r1,r1,r1,r1}], {r1,r1};",
     "tex.2d.v4.f32.f32 {f2,f3,f4,f5}, [l1, l2, {f1,f1}];",
     "tld4.r.2d.v4.f32.f32 {f2,f3,f4,f5}, [l1, l2, {f1,f1}], {r1,r1}, f1;",
 ]
 FURTHER = [
+    "tex.2dms.v4.f32.s32 {f2,f3,f4,f5}, [l1, {r1,r1,r1,r1}];",
+    "tex.a2dms.v4.f32.s32 {f2,f3,f4,f5}|p0, [l1, {r1,r1,r1,r1}], {r1,r1};",
     "tex.cube.v4.f32.f32 {f2,f3,f4,f5}|p0, [l1, {f1,f1,f1,f1}];",
     "tex.level.acube.v4.f32.f32 {f2,f3,f4,f5}, [l1, {r1,f1,f1,f1}], f1, f1;",
     "tex.2d.v4.f32.f32 {f2,f3,f4,f5}|p0, [l1, {f1,f1}], {r1,r1}, f1;",

@@ -1,4 +1,4 @@
-"""Further operands of texture fetches (PTX manual, ``tex`` and ``tld4``): texel offsets, depth comparison, residency.
+"""Further operands of texture fetches (PTX manual, ``tex`` and ``tld4``): texel offsets, depth comparison, residency, samples.
 
 The expected values come from exact fractions: the coordinate in texels plus the offset selects texels of the endless image that the
 address modes make of the texture.
@@ -416,6 +416,36 @@ def test_everything_at_once(backend: str) -> None:
     assert found[:, 0].tolist() == (mask[place] & (depth > image[place])).astype(float).tolist()
 
 
+@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.parametrize("layered", [False, True])
+def test_samples_of_texels(layered: bool, channels: int, backend: str) -> None:
+    """The sample is first, the layer second (ptxas 13.0 clamps the second one to the largest layer)."""
+    shape = (3, 4, 8, 4) if layered else (4, 8, 4)
+    image, mask = RNG.random((*shape, channels)).astype(np.float32), RNG.random(shape) < 0.7
+    sample, layer = RNG.integers(0, 4, 64), RNG.integers(0, 5, 64)
+    x, y = RNG.integers(-3, 11, 64), RNG.integers(-3, 7, 64)
+    offsets = [RNG.integers(-8, 8, 64) for _ in range(2)]
+    coordinates = [sample, *([layer] if layered else []), x, y, x][:4]
+    words = as_words(*[one.astype(np.int32) for one in [*coordinates, *offsets]])
+    line = f"tex.{'a' * layered}2dms.v4.f32.s32 {{d0,d1,d2,d3}}|p, [l1, {{r1,r2,r3,r4}}]"
+    for resident, more in product((None, mask), ("", ", {r5,r6}")):
+
+        def texture(device: ge.Device, resident: Any = resident) -> Any:
+            host = device.array(image if channels > 1 else image[..., 0])
+            return device.texture(host, channels=channels, layered=layered, samples=4, resident=resident)
+
+        found, there = run(backend, line + more + ";", texture, words)
+        moved = [axis + (offset if more else 0) for axis, offset in zip((x, y), offsets)]
+        place = np.clip(moved[1], 0, 3), np.clip(moved[0], 0, 7), sample
+        place = (np.minimum(layer, 2), *place) if layered else place
+        wanted = np.ones(64, np.bool_) if resident is None else mask[place]
+        assert there.tolist() == wanted.tolist()
+        assert (found[:, :channels] == image[place] * wanted[:, None]).all()
+    query = "txq.num_samples.b32 r9, [l1]; mov.b32 d0, r9; txq.width.b32 r9, [l1]; mov.b32 d1, r9;"
+    found, _ = run(backend, query, texture, words)
+    assert found[0, :2].view(np.uint32).tolist() == [4, 8]
+
+
 @pytest.mark.parametrize(
     ("line", "options", "message"),
     [
@@ -426,6 +456,7 @@ def test_everything_at_once(backend: str) -> None:
         ("tld4.r.2d.v4.f32.f32 {d0,d1,d2,d3}, [l1, {f1,f2}], {0,0}, f3;", {}, "no comparison for the depth"),
         ("tex.2d.v4.f32.f32 {d0,d1,d2,d3}, [l1, {f1,f2}], {9, 0}, f3;", {"compare": "less"}, "an offset of operand e"),
         ("tex.1d.v4.f32.f32 {d0,d1,d2,d3}|p, [l1, {f1}], {9}, f3;", {}, "the texture is 2d"),
+        ("tex.2dms.v4.f32.s32 {d0,d1,d2,d3}, [l1, {r1,r1,r1,r1}];", {}, "the texture is 2d"),
     ],
 )  # fmt: skip
 def test_operands_that_mean_nothing(line: str, options: dict[str, Any], message: str, backend: str) -> None:
@@ -437,6 +468,25 @@ def test_operands_that_mean_nothing(line: str, options: dict[str, Any], message:
             np.zeros((1, 1), np.uint32),
         )
     assert str(caught.value).startswith("k.ptx:")
+
+
+def test_samples_that_a_texture_lacks(backend: str) -> None:
+    for line, message in (
+        ("tex.2dms.v4.f32.s32 {d0,d1,d2,d3}, [l1, {2,0,0,0}];", r"lacks this sample\n.*\n.*accepted: 0 to 1"),
+        ("tex.2dms.v4.f32.s32 {d0,d1,d2,d3}, [l1, {0x7fffffff,0,0,0}];", "lacks this sample"),
+        (
+            "tex.2dms.v4.f32.s32 {d0,d1,d2,d3}, [l1, {2,0,0,0}], {0,0};",
+            "is out of range or the texture lacks the sample",
+        ),
+        ("tex.2d.v4.f32.s32 {d0,d1,d2,d3}, [l1, {0,0}];", "the texture is 2dms"),
+    ):
+        with pytest.raises(ge.TrapError, match=message):
+            run(
+                backend,
+                line,
+                lambda d: d.texture(d.zeros((4, 4, 2), np.float32), samples=2),
+                np.zeros((1, 1), np.uint32),
+            )
 
 
 def test_textures_without_these_properties() -> None:
@@ -451,6 +501,10 @@ def test_textures_without_these_properties() -> None:
         (lambda: device.texture(plane, resident=mask.astype(int)), "resident= of int64"),
         (lambda: device.texture(plane, resident=True), "resident= of bool and shape ()"),
         (lambda: device.texture([plane, device.zeros((2, 4), np.float32)], resident=mask), "2 levels with resident= for 1"),
+        (lambda: device.texture(plane, samples=3), "samples=3"),
+        (lambda: device.texture(plane, samples=4), "a texture of 4 samples from an array of shape (4, 8)"),
+        (lambda: device.texture(plane, samples=8), "a texture with samples has two dimensions"),
+        (lambda: device.texture([device.zeros((4, 4, 2)), device.zeros((2, 2, 2))], samples=2), "2 levels with samples"),
     ):  # fmt: skip
         with pytest.raises((ge.LaunchError, ge.ArgumentError)) as caught:
             make()

@@ -330,6 +330,7 @@ class DeviceMemory:
         level_range: Sequence[float] = (0.0, float("inf")),
         compare: str | None = None,
         resident: object = None,
+        samples: int | None = None,
     ) -> ImageObject:
         """A texture object of an array, an argument for kernels.
 
@@ -341,7 +342,8 @@ class DeviceMemory:
         arrays, the finest first; ``level_filter``, ``level_bias`` and ``level_range`` are those of its sampler. ``compare`` is the
         comparison of a depth texture, with the operand on the left: ``less``, ``less_equal``, ``equal``, ``not_equal``, ``greater`` or
         ``greater_equal``. ``resident``: which texels of a sparse texture are in memory, an array of ``bool`` with the shape of the
-        texels, or one for each level.
+        texels, or one for each level. ``samples``: how many samples each texel has, along the last axis before that of the channels;
+        such a texture has one level.
 
         Raises ``LaunchError``.
         """
@@ -358,9 +360,14 @@ class DeviceMemory:
                 level, channels, layered=layered, cube=cube, normalized=normalized, read=read, filter=filter,
                 address=address, border=border, linear_memory=linear_memory, level_filter=level_filter,
                 level_bias=level_bias, level_range=level_range, compare=compare,
+                samples=samples,
             )
             for level in levels
         ]  # fmt: skip
+        if samples is not None and len(rows) > 1:
+            raise LaunchError(
+                f"a texture of {len(rows)} levels with samples", hint="accepted: one array (PTX manual, tex)"
+            )
         levels_of(rows)
         if resident is not None:
             self._set_resident(rows, levels, int(channels), resident)

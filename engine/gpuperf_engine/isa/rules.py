@@ -134,7 +134,7 @@ RULES = {
         "PTX: tex, suld, sust",
     ),
     "texture-operands": Rule(
-        "offsets of a fetch are −8 to 7 texels, and a depth is compared with a texture that has a comparison",
+        "offsets of a fetch are −8 to 7 texels; a texture has the sample, and the comparison for a depth, that it is asked for",
         "PTX: tex, tld4",
     ),
 }

@@ -19,7 +19,7 @@ __all__ = ["HANDLE_BASE", "HANDLE_STEP", "Images"]
 #: handles lie outside every window and the arena, like the addresses of functions
 HANDLE_BASE = 0x0000_7D80_0000_0000
 HANDLE_STEP = 4 * ROW_WORDS
-_SIZES = ("texel", "width", "height", "depth", "layers")
+_SIZES = ("step", "width", "height", "depth", "layers")
 
 
 class Images:
@@ -58,7 +58,7 @@ class Images:
         for index in sorted({int(index) for index in self.find(words)} - {0}):
             levels = self.rows[index : index + self._levels(index)]
             texels = [[int(row[FIELDS[name]]) for name in _SIZES] for row in levels]
-            sizes.append((texels[0][0], sum(map(prod, texels))))
+            sizes.append((int(levels[0, FIELDS["texel"]]), sum(map(prod, texels))))
         return tuple(sizes)
 
     @property

@@ -69,22 +69,32 @@ class ImageObject:
 
 
 def _geometry(row: NDArray[np.uint32]) -> str:
-    extent = "cube" if row[FIELDS["cube"]] else f"{int(row[FIELDS['dimensions']])}d"
+    samples = "ms" if row[FIELDS["samples"]] else ""
+    extent = "cube" if row[FIELDS["cube"]] else f"{int(row[FIELDS['dimensions']])}d{samples}"
     return "a" * int(row[FIELDS["layered"]]) + extent
 
 
 def _base_row(
-    array: DeviceArray, channels: object, *, layered: bool, cube: bool = False
+    array: DeviceArray, channels: object, *, layered: bool, cube: bool = False, samples: int = 0
 ) -> NDArray[np.uint32]:
+    """``samples``: how many samples each texel has, along the axis in front of the channels; 0: none, and no such axis."""
     kind, size = array.dtype.kind, array.dtype.itemsize
     channels = _channels(array, channels)
-    shape = array.shape if channels == 1 else array.shape[:-1]
+    shape = _texels(array, channels)
+    if samples:
+        if shape[-1:] != (samples,):
+            raise LaunchError(
+                f"a texture of {samples} samples from an array of shape {array.shape}",
+                hint="the last axis before that of the channels holds the samples",
+            )
+        shape = shape[:-1]
     layers, extent = _layers_and_extent(array, shape, layered, cube)
     depth, height, width = (1,) * (3 - len(extent)) + extent
     texel = size * channels
-    if texel * width >= 1 << 31 or max(height, depth, layers) >= 1 << 31:
+    step = texel * max(1, samples)
+    if step * width >= 1 << 31 or max(height, depth, layers) >= 1 << 31:
         raise LaunchError(f"an image of shape {shape}", hint="a row has less than 2^31 bytes")
-    plane = texel * width * height
+    plane = step * width * height
     values = {
         "base_low": array.address & 0xFFFFFFFF,
         "base_high": array.address >> 32,
@@ -92,10 +102,12 @@ def _base_row(
         "height": height,
         "depth": depth,
         "layers": layers,
-        "row": texel * width,
+        "row": step * width,
         "slice_low": plane & 0xFFFFFFFF,
         "slice_high": plane >> 32,
         "texel": texel,
+        "samples": samples,
+        "step": step,
         "channels": channels,
         "bits": 8 * size,
         "kind": _KINDS[kind],
@@ -109,6 +121,11 @@ def _base_row(
     row = np.zeros(ROW_WORDS, np.uint32)
     _set_fields(row, values)
     return row
+
+
+def _texels(array: DeviceArray, channels: int) -> tuple[int, ...]:
+    """The shape of an array without the axis of the channels."""
+    return array.shape if channels == 1 else array.shape[:-1]
 
 
 def _channels(array: DeviceArray, channels: object) -> int:
@@ -190,9 +207,17 @@ def texture_row(
     level_bias: float = 0.0,
     level_range: Sequence[float] = (0.0, np.inf),
     compare: str | None = None,
+    samples: int | None = None,
 ) -> NDArray[np.uint32]:
     """The row of a texture; see ``Device.texture``. Raises ``LaunchError``."""
-    row = _base_row(array, channels, layered=layered, cube=cube)
+    row = _base_row(array, channels, layered=layered, cube=cube, samples=_samples(samples, cube))
+    if samples is not None and (
+        row[FIELDS["dimensions"]] != 2 or normalized or compare or filter == "linear"
+    ):
+        raise LaunchError(
+            "a texture with samples has two dimensions, integer coordinates, no filtering and no comparison",
+            hint="omit normalized=, filter= and compare=",
+        )
     kind, size = array.dtype.kind, array.dtype.itemsize
     _check_reading(array, read, filter, level_filter)
     modes = _address_modes(address)
@@ -252,6 +277,18 @@ def _address_modes(address: str | Sequence[str]) -> list[int]:
     return [ADDRESS_MODES[mode] for mode in (*modes, modes[-1], modes[-1])[:3]]
 
 
+def _samples(samples: int | None, cube: bool) -> int:
+    """The field of samples. Raises ``LaunchError`` for other numbers than GPUs have."""
+    if samples is None:
+        return 0
+    if isinstance(samples, bool) or samples not in (1, 2, 4, 8, 16) or cube:
+        raise LaunchError(
+            f"a texture with samples={samples!r}",
+            hint="accepted: 1, 2, 4, 8 or 16, for plain and layered images",
+        )
+    return int(samples)
+
+
 def _comparison(compare: str | None, array: DeviceArray, floats: bool) -> int:
     """The field of a comparison. Raises ``LaunchError`` if it is none, or if reads do not give floats."""
     if compare is None:
@@ -270,8 +307,7 @@ def _comparison(compare: str | None, array: DeviceArray, floats: bool) -> int:
 
 def resident_map(array: DeviceArray, channels: int, mask: object) -> NDArray[np.uint8]:
     """A byte for each texel of an array: 1 where the mask holds. Raises ``LaunchError`` for a mask of another shape."""
-    given = np.asarray(mask)
-    shape = array.shape if channels == 1 else array.shape[:-1]
+    given, shape = np.asarray(mask), _texels(array, channels)
     if given.dtype != np.bool_ or given.shape != shape:
         raise LaunchError(
             f"a texture with resident= of {given.dtype} and shape {given.shape}",
@@ -355,8 +391,12 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
     elif expected == "texture" and "f" in names and not row[FIELDS["comparison"]]:
         message = f"{opcode}: the texture has no comparison for the depth of operand f"
         hint = "device.texture(…, compare='less_equal') sets it; CUDA has no way to set one, so what a program gets is not documented"
+    elif expected == "texture" and "e" not in names:
+        message = f"{opcode}: the texture lacks this sample"
+        hint = f"accepted: 0 to {int(row[FIELDS['samples']]) - 1}, the first element of the coordinates"
     elif expected == "texture":
-        message = f"{opcode}: an offset of operand e is out of range"
+        lacks = " or the texture lacks the sample" if row[FIELDS["samples"]] else ""
+        message = f"{opcode}: an offset of operand e is out of range{lacks}"
         hint = f"accepted: {OFFSETS[0]} to {OFFSETS[1]} texels (PTX manual, {opcode.partition('.')[0]})"
     else:
         size = " × ".join(str(int(row[FIELDS[name]])) for name in ("width", "height", "depth", "layers"))

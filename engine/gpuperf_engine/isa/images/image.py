@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ..primitives import Value, maximum, minimum
+from ..primitives import Value, maximum, minimum, select
 from ..types import scalar_type
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "UNSIGNED",
     "Image",
     "Level",
+    "has_samples",
     "is_kind",
     "query",
     "query_level",
@@ -34,7 +35,8 @@ ROW_WORDS = 64
 #: bytes from one layer to the next, like the planes of a three-dimensional image; each face of a ``cube`` is a layer. This row
 #: describes the first of the ``levels`` of detail; the rows of the others follow it. The level of an access is ``level_bias`` + the
 #: requested level, from ``level_least`` to ``level_most`` (f32). ``resident``: the address of a byte for each texel, 0 if it is not
-#: resident; 0 if all are. ``comparison``: bits of ``COMPARISONS``, 0 if depths cannot be compared.
+#: resident; 0 if all are. ``comparison``: bits of ``COMPARISONS``, 0 if depths cannot be compared. ``samples``: of each texel, side by
+#: side, 0 if the texture has no samples; ``texel``: bytes of one of them; ``step``: bytes from one texel to the next.
 FIELDS = {
     name: index
     for index, name in enumerate(
@@ -43,7 +45,7 @@ FIELDS = {
             "slice_low", "slice_high", "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode",
             "addr_mode_0", "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
             "border_1", "border_2", "border_3", "zero_outside", "cube", "levels", "level_filter", "level_bias", "level_least",
-            "level_most", "comparison",
+            "level_most", "comparison", "samples", "step",
         )
     )
 }  # fmt: skip
@@ -124,6 +126,7 @@ class Image(ABC):
         """An error unless the handle is of an image of this kind and geometry (``1d`` … ``a2d``)."""
         layered, dimensions, cube = shape_of(geometry)
         wrong = self.field("object").compare("ne", kind)
+        wrong = wrong | (self.is_("samples", 0) if has_samples(geometry) else ~self.is_("samples", 0))
         for name, wanted in (("dimensions", dimensions), ("layered", int(layered)), ("cube", int(cube))):
             # the faces of a cube map are layers of a surface
             if name != "cube" or kind == TEXTURE:
@@ -185,16 +188,25 @@ def shape_of(geometry: str) -> tuple[bool, int, bool]:
     return layered, 2 if cube else int(geometry.removeprefix("a")[0]), cube
 
 
+def has_samples(geometry: str) -> bool:
+    """Whether a geometry has several samples for each texel (``2dms``)."""
+    return geometry.endswith("ms")
+
+
 def query(image: Image, name: str) -> Value:
-    """A property of a texture, its sampler, or a surface."""
+    """A property of a texture, its sampler, or a surface; 0 if it has no layers, levels or samples to be counted."""
     image.refuse(image.is_("object", 0))
+    none = image.field("width").constant(0, U32)
     if name == "num_mipmap_levels":
-        return maximum(image.field("levels"), 1).bits(B32)
+        levels = image.field("levels")
+        return select(levels.compare("gt", 1), levels, none).bits(B32)
     if name == "num_samples":
-        return image.field("width").constant(1, U32).bits(B32)
+        return image.field("samples").bits(B32)
+    if name == "array_size":
+        return select(image.is_("layered", 0), none, image.field("layers")).bits(B32)
     if name in ("force_unnormalized_coords", "memory_layout"):
-        return image.field("width").constant(0, U32).bits(B32)
-    return image.field({"array_size": "layers"}.get(name, name)).bits(B32)
+        return none.bits(B32)
+    return image.field(name).bits(B32)
 
 
 def query_level(image: Image, name: str, level: Value) -> Value:

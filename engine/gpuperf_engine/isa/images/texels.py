@@ -17,7 +17,7 @@ U16, U32, U64, S32, B32, F16, F32 = (
 
 def texel_address(image: Image, layer: Value, texels: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
     """The address of a texel, and whether it is outside of the image, so that the border applies."""
-    steps = (image.field("texel").convert(U64), image.field("row").convert(U64), image.field("slice"))
+    steps = (image.field("step").convert(U64), image.field("row").convert(U64), image.field("slice"))
     address, border = layer, texels[0][1]
     for (index, beyond), step in zip(texels, steps):
         address, border = address + index.convert(U64) * step, border | beyond

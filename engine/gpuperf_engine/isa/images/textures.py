@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from ..primitives import Value, maximum, minimum, select
 from ..types import ScalarType, scalar_type
 from .coordinates import OFFSETS, Axis, axes_of, on_face
-from .image import TEXTURE, Image, Level, shape_of
+from .image import TEXTURE, Image, Level, has_samples, shape_of
 from .texels import channel_of, compared, converted, is_resident, texel_address
 
 __all__ = ["PLAIN", "Further", "gather_texels", "gradient_level", "sample"]
 
-U32, S32, B32, F32, F64 = (scalar_type(name) for name in ("u32", "s32", "b32", "f32", "f64"))
+U32, U64, S32, B32, F32, F64 = (scalar_type(name) for name in ("u32", "u64", "s32", "b32", "f32", "f64"))
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,18 @@ def gradient_level(
 def _sampled(
     image: Image, operands: Sequence[Value], geometry: str, further: Further, *, integer: bool
 ) -> Sequence[Value]:
-    """The four components (b32) at a coordinate of one level; if asked, then 1 if all their texels are resident, otherwise 0."""
+    """The four components (b32) at a coordinate of one level, in front of which is the number of a sample if the geometry has them; if
+    asked, then 1 if all their texels are resident, otherwise 0."""
+    sample: Value | None = None
+    if has_samples(geometry):
+        sample, *operands = operands
+        sample, count = sample.bits(U32), image.field("samples")
+        image.refuse(sample.compare("ge", count))
+        # loads of lanes that are refused stay within the image
+        sample = minimum(sample, maximum(count, 1) - 1)
     axes, layer = axes_of(image, operands, geometry, integer=integer, offsets=further.offsets)
+    if sample is not None:
+        layer = layer + (sample * image.field("texel")).convert(U64)
     linear = image.field("filter_mode").compare("ne", 0)
 
     def nearest() -> list[Value]:

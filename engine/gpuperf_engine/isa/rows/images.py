@@ -1,7 +1,7 @@
 """Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq).
 
-Images of one to three dimensions, with layers and levels of detail, and cubes can be sampled and written. Multiple samples per texel
-and samplers of their own are parsed and counted, but not run.
+Images of one to three dimensions, with layers, levels of detail and samples of texels, and cubes can be sampled and written. Samplers
+of their own are parsed and counted, but not run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ OPCODES: dict[str, Callable[[int], str]] = {
     "tex.grad": lambda dims: f", dx:f32*{dims}, dy:f32*{dims}",
 }
 SAMPLED = "As without a sampler b."
-SAMPLES = "The texel of one sample."
 
 
 def _further(e: Sequence[Value] | None, f: Sequence[Value] | None, p: bool | None) -> Further:
@@ -50,9 +49,9 @@ def tex(
     f: Sequence[Value] | None,
     p: bool | None,
 ) -> tuple[Value, ...]:
-    """The texel at coordinates c (.f32: filtered; .s32: that texel; .a: the layer first), moved by e texels (−8 to 7); missing
-    components are 0, the fourth 1. With f, texels count as 1 if f compares with them, otherwise as 0. p: all of them are resident;
-    otherwise d is 0."""
+    """The texel at coordinates c (.f32: filtered; .s32: that texel; .a: the layer first; .ms: the sample before it), moved by e texels
+    (−8 to 7); missing components are 0, the fourth 1. With f, texels count as 1 if f compares with them, otherwise as 0. p: all of
+    them are resident; otherwise d is 0."""
     return sample(image, operands, geom, dtype, ctype, further=_further(e, f, p))
 
 
@@ -98,7 +97,6 @@ def _fetches(
     dims: int,
     depth: str,
     *,
-    plain: bool = True,
     sampled: bool = True,
 ) -> None:
     """The rows of geometries with the same operands; ``depth`` are the types of coordinates with which depths can be compared."""
@@ -126,10 +124,7 @@ def _fetches(
                         "target": 60 if pair else 0,
                     }
                     more = f"{tail}{offset}{compared}"
-                    if plain:
-                        instruction(f"{head}{pair}, [a:image, {more}", **own)(SEMANTICS[opcode])
-                    else:
-                        declare(f"{head}{pair}, [a:image, {more}", SAMPLES, **own)
+                    instruction(f"{head}{pair}, [a:image, {more}", **own)(SEMANTICS[opcode])
                     if with_sampler:
                         declare(f"{head}{pair}, [a:image, b:b64, {more}", SAMPLED, **own)
 
@@ -141,8 +136,9 @@ _fetches("a1d", "c:b32*2", "e:s32*1", 1, "f32")
 _fetches("a2d", "c:b32*4", "e:s32*2", 2, "f32")
 _fetches("cube", "c:ctype*4", "", 4, "f32", sampled=False)
 _fetches("acube", "c:b32*4", "", 4, "f32", sampled=False)
-_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", plain=False, sampled=False)
-_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", plain=False, sampled=False)
+# ptxas 13.0 takes the first of them as the sample and the second one as the layer, as the manual's text does, not its example
+_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", sampled=False)
+_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", sampled=False)
 
 
 def tld4(

@@ -5,16 +5,17 @@ Everything that lies somewhere is placed here by the manual's words and figures,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from tests.oracle import scalar as oracle
 from tests.support import head
 
-__all__ = ["COLUMNS", "WORK", "Words", "idesc", "image", "on_both", "run", "spread", "text"]
+__all__ = ["COLUMNS", "WORK", "Words", "idesc", "image", "interpreted", "on_both", "run", "spread", "text"]
 
 Words = NDArray[np.uint32]
 #: operations that the last kernel counted, by type
@@ -160,18 +161,8 @@ def text(lines: Sequence[str], pair: bool = False, target: str = "sm_100a") -> s
     return head("9.0", target) + kernel
 
 
-def run(
-    backend: str,
-    kernel: ge.Kernel,
-    which: int,
-    shared: NDArray[np.uint8],
-    tensor: Words,
-    pair: bool = False,
-    **given: int,
-) -> Words:
-    """Tensor memory after one instruction, shape (CTAs, lanes, columns); ``shared`` (CTAs, bytes) and ``tensor`` are what was
-    there."""
-    device = ge.Device(backend=backend, memory_bytes=1 << 22)
+def _numbers(given: Mapping[str, int]) -> NDArray[np.uint64]:
+    """The parameters of an instruction by their names."""
     numbers = np.zeros(16, np.uint64)
     places = {
         "a": A,
@@ -185,16 +176,54 @@ def run(
     }
     for name, value in given.items():
         numbers[MASKS + int(name[1:]) if name[0] == "m" and name != "meta" else places[name]] = value
+    return numbers
+
+
+def run(
+    backend: str,
+    kernel: ge.Kernel,
+    which: int,
+    shared: NDArray[np.uint8],
+    tensor: Words,
+    pair: bool = False,
+    **given: int,
+) -> Words:
+    """Tensor memory after one instruction, shape (CTAs, lanes, columns); ``shared`` (CTAs, bytes) and ``tensor`` are what was
+    there."""
+    device = ge.Device(backend=backend, memory_bytes=1 << 22)
     ctas = 1 + pair
     whole = np.zeros((ctas, SHARED), np.uint8)
     whole[:, : shared.shape[-1]] = shared
     words = device.array(np.ascontiguousarray(np.broadcast_to(tensor, (ctas, 128, COLUMNS))))
-    arguments: list[Any] = [device.array(whole), words, device.array(numbers), np.uint32(which)]
+    arguments: list[Any] = [device.array(whole), words, device.array(_numbers(given)), np.uint32(which)]
     profile = device.launch(kernel, ctas, 128, arguments, **({"cluster": 2} if pair else {}))
     WORK.clear()
     WORK.update({name: count for name, count in profile.flops.items() if count})
     result: Words = words.numpy()
     return result
+
+
+def interpreted(
+    line: str,
+    shared: NDArray[np.uint8],
+    tensor: Words,
+    pair: bool = False,
+    target: str = "sm_100a",
+    **given: int,
+) -> Words:
+    """Tensor memory after one instruction in the interpreter of ``tests/oracle``, as ``run`` gives it."""
+    ctas = 1 + pair
+    whole = np.zeros((ctas, SHARED), np.uint8)
+    whole[:, : shared.shape[-1]] = shared
+    words = oracle.Buffer(np.ascontiguousarray(np.broadcast_to(tensor, (ctas, 128, COLUMNS))).tobytes())
+    arguments = [
+        oracle.Buffer(whole.tobytes()),
+        words,
+        oracle.Buffer(_numbers(given).tobytes()),
+        np.uint32(0),
+    ]
+    oracle.run(text([line], pair, target), "k", ctas, 128, arguments, cluster=2 if pair else None)
+    return np.frombuffer(bytes(words.data), np.uint32).reshape(ctas, 128, COLUMNS)
 
 
 def idesc(rows: int, columns: int, *, a: int = 0, b: int = 0, d: int = 1, **bits: int) -> int:

@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from tests.isa.tensor_kernels import COLUMNS, WORK, Words, idesc, image, on_both, run, text
+from tests.isa.tensor_kernels import COLUMNS, WORK, Words, idesc, image, interpreted, on_both, run, text
 from tests.isa.test_tensor_scaled import E2M1, e4m3
-from tests.oracle import scalar as oracle
 from tests.support import BACKENDS
 
 DEPTH, ROWS = 96, 128
@@ -134,17 +133,8 @@ def test_interpreter_agrees(case: tuple[int, str, tuple[int, int], int, str, int
     """All of tensor memory is that of the interpreter of ``tests/oracle``."""
     given, shared, tensor, _, first = prepared(*case)
     (after,) = run("llvm", kernel(), case[0], shared, tensor, d=first, **given)
-    numbers = np.zeros(16, np.uint64)
-    numbers[:7] = *(given[name] for name in ("a", "b", "idesc")), first, 0, given["scale_a"], given["scale_b"]
-    words = oracle.Buffer(np.ascontiguousarray(tensor).tobytes())
-    arguments = [
-        oracle.Buffer(shared.tobytes()),
-        words,
-        oracle.Buffer(numbers.tobytes()),
-        np.uint32(case[0]),
-    ]
-    oracle.run(text(LINES[:4], target="sm_103a"), "k", 1, 128, arguments)
-    np.testing.assert_array_equal(after, np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS))
+    (interpreter,) = interpreted(LINES[case[0]], shared, tensor, target="sm_103a", d=first, **given)
+    np.testing.assert_array_equal(after, interpreter)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

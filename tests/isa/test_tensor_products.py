@@ -10,8 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from tests.isa.tensor_kernels import COLUMNS, WORK, Words, idesc, image, on_both, run, spread, text
-from tests.oracle import scalar as oracle
+from tests.isa.tensor_kernels import (
+    COLUMNS,
+    WORK,
+    Words,
+    idesc,
+    image,
+    interpreted,
+    on_both,
+    run,
+    spread,
+    text,
+)
 from tests.support import BACKENDS
 
 KINDS = ("f16", "tf32", "f8f6f4", "i8")
@@ -150,8 +160,11 @@ def test_packed_elements_across_k(backend: str, form: int, columns: int, mode: s
     tensor = np.full((128, COLUMNS), 7, np.uint32)
     expected = tensor.copy()
     expected[spread(64), :columns] = words_of(a @ b.T, 1)
-    (after,) = run(backend, kernel(), KINDS.index("f8f6f4"), shared, tensor, **given)
+    which = KINDS.index("f8f6f4")
+    (after,) = run(backend, kernel(), which, shared, tensor, **given)
     np.testing.assert_array_equal(after, expected)
+    if backend == "llvm":
+        np.testing.assert_array_equal(interpreted(LINES[which], shared, tensor, **given)[0], expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -165,9 +178,9 @@ def test_rounding_signs_and_scale(backend: str) -> None:
     given = {"a": image(a, "128", 1024, shared), "b": image(b, "128", 24576, shared)}
     tensor = np.zeros((128, COLUMNS), np.uint32)
     tensor[:, :16] = before.view(np.uint32)
-    (after,) = run(
-        backend, kernel(), SCALED, shared, tensor, reads=1, idesc=idesc(128, 16, negate_a=1), **given
-    )
+    given |= {"reads": 1, "idesc": idesc(128, 16, negate_a=1)}
+    (after,) = run(backend, kernel(), SCALED, shared, tensor, **given)
+    np.testing.assert_array_equal(after, interpreted(LINES[SCALED], shared, tensor, **given)[0])
     exact = before.astype(np.float64) / 8 - a.astype(np.float64) @ b.astype(np.float64).T
     np.testing.assert_allclose(after[:, :16].view(np.float32), exact, rtol=2**-23, atol=2**-40)
 
@@ -186,8 +199,10 @@ def test_disabled_lanes(backend: str) -> None:
     expected = tensor.copy()
     expected[~off, :16] = words_of(a @ b.T, 1)[~off]
     given |= {f"m{number}": mask for number, mask in enumerate(masks)}
-    (after,) = run(backend, kernel(), MASKED, shared, tensor, idesc=idesc(128, 16), **given)
+    given["idesc"] = idesc(128, 16)
+    (after,) = run(backend, kernel(), MASKED, shared, tensor, **given)
     np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(interpreted(LINES[MASKED], shared, tensor, **given)[0], expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -261,19 +276,8 @@ def test_shifted_columns_of_b(backend: str, rows: int, shift: int, most: int, ac
         first = part * 64 // parts
         own = product[:, first : first + 14] * [1 - int(bit) for bit in masks[part]]
         np.testing.assert_array_equal(after[part * rows : (part + 1) * rows, :14], words_of(own, 1))
-    words = after_oracle(ZEROS, shared, tensor, given)
-    np.testing.assert_array_equal(after, words)
-
-
-def after_oracle(which: int, shared: NDArray[np.uint8], tensor: Words, given: dict[str, int]) -> Words:
-    """Tensor memory after a line in the interpreter of ``tests/oracle``, with D from column 0 on and not read."""
-    numbers = np.zeros(16, np.uint64)
-    numbers[:3] = [given[name] for name in ("a", "b", "idesc")]
-    numbers[5] = given["scale_a"]
-    words = oracle.Buffer(np.ascontiguousarray(tensor).tobytes())
-    arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(0)]
-    oracle.run(text([LINES[which]]), "k", 1, 128, arguments)
-    return np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS)
+    (interpreter,) = interpreted(LINES[ZEROS], shared, tensor, **given)
+    np.testing.assert_array_equal(after, interpreter)
 
 
 @pytest.mark.parametrize(
@@ -358,21 +362,19 @@ def test_interpreter_agrees(
     else:
         matrices = [part & 0xBF for part in raw]
     shared = np.zeros(40960, np.uint8)
-    numbers = np.zeros(16, np.uint64)
-    numbers[0] = image(matrices[0], mode, 1024, shared, bool(across[0]))
-    numbers[1] = image(matrices[1], mode, 24576, shared, bool(across[1]))
-    numbers[2] = idesc(rows, columns, a=kind == "i8", b=0, d=d, transpose_a=across[0], transpose_b=across[1])
+    given = {
+        "a": image(matrices[0], mode, 1024, shared, bool(across[0])),
+        "b": image(matrices[1], mode, 24576, shared, bool(across[1])),
+        "idesc": idesc(rows, columns, a=kind == "i8", b=0, d=d, transpose_a=across[0], transpose_b=across[1]),
+    }
     tensor = random.integers(0, 1 << 14, (128, COLUMNS), dtype=np.uint32)
     if held:
         tensor[spread(rows), 40:48] = matrices[0].view(np.uint32)
-    given = {"a": 40 if held else int(numbers[0]), "b": int(numbers[1]), "idesc": int(numbers[2])}
+        given["a"] = 40
     which = KINDS.index(kind) + 4 * held
     (after,) = run("llvm", kernel(), which, shared, tensor, d=64, reads=1, **given)
-    numbers[0], numbers[3], numbers[7] = given["a"], 64, 1
-    words = oracle.Buffer(np.ascontiguousarray(tensor).tobytes())
-    arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(which)]
-    oracle.run(text(LINES[:8]), "k", 1, 128, arguments)
-    np.testing.assert_array_equal(after, np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS))
+    (interpreter,) = interpreted(LINES[which], shared, tensor, d=64, reads=1, **given)
+    np.testing.assert_array_equal(after, interpreter)
 
 
 def shifted(rows: NDArray[Any]) -> NDArray[Any]:
@@ -467,13 +469,10 @@ def test_what_cannot_be_shifted(backend: str) -> None:
 def test_shifts_as_an_independent_interpreter_does_them(which: int) -> None:
     """Uneven values, whose sums are rounded."""
     random = np.random.default_rng(7)
-    shared, numbers = np.zeros(40960, np.uint8), np.zeros(16, np.uint64)
-    numbers[1] = image(random.standard_normal((16, 16)).astype(np.float16), "none", 24576, shared)
-    numbers[0], numbers[2], numbers[3] = 40, idesc(128, 16), 56
+    shared = np.zeros(40960, np.uint8)
+    b = image(random.standard_normal((16, 16)).astype(np.float16), "none", 24576, shared)
     tensor = random.standard_normal((128, 2 * COLUMNS)).astype(np.float16).view(np.uint32)
-    given = {"a": 40, "b": int(numbers[1]), "idesc": int(numbers[2]), "d": 56}
+    given = {"a": 40, "b": b, "idesc": idesc(128, 16), "d": 56}
     (after,) = run("llvm", kernel(), which, shared, tensor, **given)
-    words = oracle.Buffer(tensor.tobytes())
-    arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(0)]
-    oracle.run(text([LINES[which]]), "k", 1, 128, arguments)
-    np.testing.assert_array_equal(after, np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS))
+    (interpreter,) = interpreted(LINES[which], shared, tensor, **given)
+    np.testing.assert_array_equal(after, interpreter)

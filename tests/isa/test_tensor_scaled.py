@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from tests.isa.tensor_kernels import COLUMNS, Words, idesc, image, on_both, run, spread, text
+from tests.isa.tensor_kernels import COLUMNS, Words, idesc, image, interpreted, on_both, run, spread, text
 from tests.support import BACKENDS
 
 _MMA = "tcgen05.mma{sparse}.cta_group::{group}.kind::{kind} [%r11], {a}, %x1, {meta}%r16, {scales}%p5;"
@@ -42,6 +42,13 @@ LINES = (
 )
 
 
+PAIR_LINES = (
+    _line("f16", group=2),
+    _line("f16", sparse=True, group=2),
+    _line(SCALED["mxf8f6f4"], scaled=True, group=2),
+)
+
+
 @cache
 def kernel() -> ge.Kernel:
     return ge.parse(text(LINES), path="k.ptx")["k"]
@@ -49,12 +56,7 @@ def kernel() -> ge.Kernel:
 
 @cache
 def pair_kernel() -> ge.Kernel:
-    lines = (
-        _line("f16", group=2),
-        _line("f16", sparse=True, group=2),
-        _line(SCALED["mxf8f6f4"], scaled=True, group=2),
-    )
-    return ge.parse(text(lines, pair=True), path="k.ptx")["k"]
+    return ge.parse(text(PAIR_LINES, pair=True), path="k.ptx")["k"]
 
 
 def e4m3(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -114,14 +116,15 @@ def test_scaled_blocks(backend: str, kind: str, per: int, codes: str, selector: 
         ue8m0=codes == "ue8m0", scale_a=selector, scale_b=selector,
     )  # fmt: skip
     which = list(SCALED).index(kind)
-    (after,) = run(
-        backend, kernel(), which, shared, tensor, d=8, scale_a=100, scale_b=110, idesc=word, reads=1, **given
-    )
+    given |= {"d": 8, "scale_a": 100, "scale_b": 110, "idesc": word, "reads": 1}
+    (after,) = run(backend, kernel(), which, shared, tensor, **given)
     exact = before + numbers["a"] @ numbers["b"].T
     np.testing.assert_allclose(after[:, 8 : 8 + columns].view(np.float32), exact, rtol=2**-22, atol=2**-18)
     np.testing.assert_array_equal(
         np.delete(after, range(8, 8 + columns), 1), np.delete(tensor, range(8, 8 + columns), 1)
     )
+    if backend == "llvm":
+        np.testing.assert_array_equal(after, interpreted(LINES[which], shared, tensor, **given)[0])
 
 
 def sparse_row(random: np.random.Generator, kind: str, depth: int) -> tuple[NDArray[np.int64], list[int]]:
@@ -215,9 +218,8 @@ def test_sparse_matrices(backend: str, kind: str, rows: int, selector: int) -> N
         tensor[:, 100:120] = 0x7F7F7F7F
         word = {**word, "d": 0, "ue8m0": 1}
     which = 7 + list(SCALED).index(kind) if scaled else 3 + SPARSE.index(kind)
-    (after,) = run(
-        backend, kernel(), which, shared, tensor, d=4, meta=60, scale_a=100, scale_b=110, idesc=idesc(rows, columns, **word), **given
-    )  # fmt: skip
+    given |= {"d": 4, "meta": 60, "scale_a": 100, "scale_b": 110, "idesc": idesc(rows, columns, **word)}
+    (after,) = run(backend, kernel(), which, shared, tensor, **given)
     product = whole @ b.T
     expected = tensor.copy()
     lanes = spread(rows) if rows == 64 else np.arange(rows)
@@ -225,6 +227,8 @@ def test_sparse_matrices(backend: str, kind: str, rows: int, selector: int) -> N
         np.uint32
     )
     np.testing.assert_array_equal(after, expected)
+    if backend == "llvm":
+        np.testing.assert_array_equal(interpreted(LINES[which], shared, tensor, **given)[0], expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -272,8 +276,9 @@ def test_pairs(backend: str, rows: int, columns: int, sparse: bool, scaled: bool
         else:
             expected[cta, :64, :half], expected[cta, 64:, :half] = part[:, :half], part[:, half:]
     word = idesc(rows, columns, d=not scaled, sparse=sparse, ue8m0=scaled)
-    after = run(
-        backend, pair_kernel(), 2 if scaled else int(sparse), shared, tensor, True,
-        idesc=word, meta=100, scale_a=104, scale_b=110, **given,
-    )  # fmt: skip
+    given |= {"idesc": word, "meta": 100, "scale_a": 104, "scale_b": 110}
+    which = 2 if scaled else int(sparse)
+    after = run(backend, pair_kernel(), which, shared, tensor, True, **given)
     np.testing.assert_array_equal(after, expected)
+    if backend == "llvm":
+        np.testing.assert_array_equal(interpreted(PAIR_LINES[which], shared, tensor, True, **given), expected)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 from gpuperf_engine.isa.table import rows
-from tests.isa.tensor_kernels import image, run, text
+from tests.isa.tensor_kernels import image, interpreted, run, text
+from tests.oracle import scalar as oracle
 from tests.support import BACKENDS, head, launch
 
 HEAD = head("9.0", "sm_100a")
@@ -161,7 +162,7 @@ ACCESSES = [
 
 
 @cache
-def access_kernel(stores: bool) -> ge.Kernel:
+def access_text(stores: bool) -> str:
     """All accesses, by two warps (lanes 32 and on are the second one's), each on columns of its own: stored from registers and read
     back by 32x32b, or the other way round."""
     body = [
@@ -203,14 +204,18 @@ def access_kernel(stores: bool) -> ge.Kernel:
                 *put,
             ]
     body += [f"bar.sync 0;\n@%p0 bra OVER;\nld.shared.u32 %r2, [%r1];\n{FREE} %r2, 512;\nOVER:"]
-    return ge.parse(kernel("\n".join(body), 32), path="k.ptx")["k"]
+    return kernel("\n".join(body), 32)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("stores", [True, False], ids=["st", "ld"])
 def test_shapes(backend: str, stores: bool) -> None:
     given = np.random.default_rng(1).integers(1, 1 << 32, (64, 1024), dtype=np.uint32)
-    (out,), _ = launch(backend, access_kernel(stores), 1, 64, [given])
+    (out,), _ = launch(backend, access_text(stores), 1, 64, [given])
+    if backend == "llvm":
+        held = oracle.Buffer(given.tobytes())
+        oracle.run(access_text(stores), "k", 1, 64, [held])
+        np.testing.assert_array_equal(out.reshape(-1), np.frombuffer(bytes(held.data), np.uint32))
     for place, (shape, number, packed) in enumerate(ACCESSES):
         source, result = (out[:, 64 * place + start : 64 * place + start + 32] for start in (0, 32))
         expected = np.zeros((64, 32), np.uint32)
@@ -258,6 +263,10 @@ st.global.v4.u32 [%rd1], {{%r12, %r13, %r11, %r14}};"""
     np.testing.assert_array_equal(out[:, 1].view(np.float32), np.maximum(abs(value), 3))
     np.testing.assert_array_equal(out[:, 2], np.maximum(value.view(np.uint32), 0xC0400000))
     np.testing.assert_array_equal(out[:, 3].view(np.float32), value)
+    held = oracle.Buffer(bytes(512))
+    # the oracle reduces no NaN
+    oracle.run(source.replace("0x7FC00000", "0x40000000"), "k", 1, 32, [held])
+    np.testing.assert_array_equal(out.reshape(-1), np.frombuffer(bytes(held.data), np.uint32))
 
 
 # -- copies from shared memory ---------------------------------------------------------------------------------------------
@@ -268,14 +277,18 @@ COPIES = (
 )  # fmt: skip
 
 
-@cache
-def copy_kernel() -> ge.Kernel:
-    lines = [f"tcgen05.cp.cta_group::1.{shape} [%r11], %x1;" for shape, _, _ in COPIES]
-    lines += [
+COPY_LINES = (
+    *(f"tcgen05.cp.cta_group::1.{shape} [%r11], %x1;" for shape, _, _ in COPIES),
+    *(
         f"tcgen05.cp.cta_group::1.128x128b.b8x16.{packed} [%r11], %x1;"
         for packed in ("b4x16_p64", "b6x16_p32")
-    ]
-    return ge.parse(text(lines), path="k.ptx")["k"]
+    ),
+)
+
+
+@cache
+def copy_kernel() -> ge.Kernel:
+    return ge.parse(text(COPY_LINES), path="k.ptx")["k"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -298,6 +311,9 @@ def test_copies(backend: str, which: int) -> None:
     address = 20 + (31 << 16 if count == 4 else 0)
     (after,) = run(backend, copy_kernel(), which, shared, tensor, b=descriptor, d=address)
     np.testing.assert_array_equal(after, expected)
+    if backend == "llvm":
+        (interpreter,) = interpreted(COPY_LINES[which], shared, tensor, b=descriptor, d=address)
+        np.testing.assert_array_equal(interpreter, expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -317,6 +333,7 @@ def test_copies_that_unpack(backend: str, bits: int) -> None:
     which = len(COPIES) + bits // 6
     (after,) = run(backend, copy_kernel(), which, shared, tensor, b=descriptor)
     np.testing.assert_array_equal(after, expected)
+    np.testing.assert_array_equal(interpreted(COPY_LINES[which], shared, tensor, b=descriptor)[0], expected)
 
 
 # -- demand, races, what is not run ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import floats, matrices, mbarriers, warpgroup, wmma
+from . import floats, matrices, mbarriers, tensor_memory, warpgroup, wmma
 from .clusters import cluster_step
 from .integers import mask, signed
 from .memory import OracleError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .threads import Cta, Thread
 
 MATRIX_NAMES = {"mma": matrices.product, "ldmatrix": matrices.load, "stmatrix": matrices.store, "wmma": wmma.product,
-                "wgmma": warpgroup.product}  # fmt: skip
+                "wgmma": warpgroup.product, "tcgen05": tensor_memory.access}  # fmt: skip
 WARP_NAMES = ("shfl", "vote", "match", "redux", "elect", "activemask")
 # From the values and masks of the lanes to what each lane writes.
 Exchange = Callable[[dict[int, "WarpWait"]], dict[int, tuple[int, ...]]]
@@ -66,6 +66,8 @@ def is_exchange(b: Builder) -> bool:
         return not b.has("commit_group")
     if base == "wmma":
         return b.has("mma")
+    if base == "tcgen05":
+        return b.mods[0] in ("ld", "st")
     if base == "mbarrier":
         return b.has("test_wait") or b.has("try_wait")
     return base in WARP_NAMES or base in MATRIX_NAMES or base in ("bar", "barrier")

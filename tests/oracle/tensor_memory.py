@@ -1,55 +1,38 @@
-"""``tcgen05`` of one CTA: allocation, ``ld`` and ``st``, products of dense matrices, also with scales and ``.ws``, ``commit``. All is
-done at once, element after element; each thread loads and stores what is its own, and the first thread of a warp allocates for it.
+"""``tcgen05`` without products (see ``tensor_products``): allocation, ``ld`` and ``st``, ``cp``, ``shift``, ``commit``. All is done
+at once, element after element; each thread loads and stores what is its own, and the first thread of a warp allocates for it.
 
-Manual: "Tensor Memory", "Matrix Fragments", "Instruction descriptor", "Zero-Column Mask Descriptor", "Canonical Layouts", "Absolute
-address mode for K dimension being 48B", "Block Scaling", "Data Path Layout Organization" (D to G).
+Manual: "Tensor Memory", "Matrix Fragments", "Packing and Unpacking", "Canonical Layouts", "Absolute address mode for K dimension being
+48B", "tcgen05.cp", "Optional Decompression".
 """
 
 from __future__ import annotations
 
-from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
-from .integers import mask
-from .matrices import items
-from .mbarriers import mbarrier_at
+from .integers import mask, signed
+from .matrices import Meet, items
+from .mbarriers import mbarrier_at, owner
 from .memory import OracleError
 from .operands import Builder, Step
-from .products import BITS, Number, number, summation
-from .registry import semantics
-from .syntax import Address
-from .syntax import Number as Constant
+from .products import number
 
 if TYPE_CHECKING:
+    from .exchange import WarpWait
     from .threads import Cta, Thread
 
-UNIT, COLUMNS = 32, 512
-#: of each kind: its types by their number in the descriptor, and K
-KINDS = {
-    "f16": ({0: "f16", 1: "bf16"}, 16),
-    "tf32": ({2: "tf32"}, 8),
-    "f8f6f4": ({0: "e4m3", 1: "e5m2"}, 32),
-    "i8": ({0: "u8", 1: "s8"}, 32),
-    "mxf8f6f4": ({0: "e4m3", 1: "e5m2"}, 32),
-    "mxf4": ({1: "e2m1"}, 64),
-    "mxf4nvf4": ({1: "e2m1"}, 64),
-}
+COLUMNS = 512
 #: bits of an address that swizzling adds, and to which bits
 SWIZZLE = {0: (0, 0), 1: (0x180, 2), 2: (0x380, 3), 4: (0x180, 3), 6: (0x080, 3)}
 WIDTH = {0: 16, 1: 128, 2: 128, 4: 64, 6: 32}
-
-
-@semantics("tcgen05")
-def tensor_memory(b: Builder) -> Step:
-    name = b.mods[0]
-    known = {
-        "alloc": alloc, "dealloc": dealloc, "ld": access, "st": access, "mma": product, "commit": commit, "shift": shift
-    }  # fmt: skip
-    if name in known:
-        return known[name](b)
-    if name not in ("wait", "fence", "relinquish_alloc_permit"):
-        raise b.fail("the oracle does not know this instruction")
-    return lambda t: None
+#: of each shape that is copied to tensor memory: rows, bytes of a row, and the row that each lane gets (None: lane 32 r gets row r)
+COPIES = {
+    "128x256b": (128, 32, lambda lane: lane),
+    "128x128b": (128, 16, lambda lane: lane),
+    "64x128b.02_13": (64, 16, lambda lane: lane % 64),
+    "64x128b.01_23": (64, 16, lambda lane: lane // 64 * 32 + lane % 32),
+    "32x128b": (32, 16, lambda lane: lane % 32),
+    "4x256b": (4, 32, None),
+}
 
 
 def alloc(b: Builder) -> Step:
@@ -79,9 +62,28 @@ def dealloc(b: Builder) -> Step:
     return step
 
 
+def pair_of(t: Thread) -> list[Cta]:
+    """The CTA of a thread and the other one of its pair, the one with the even rank first."""
+    ctas, first = t.cta.cluster.ctas, t.cta.rank & ~1
+    if first + 2 > len(ctas):
+        raise OracleError(f"the CTA of rank {t.cta.rank} has no peer")
+    return list(ctas[first : first + 2])
+
+
 def commit(b: Builder) -> Step:
     address = b.address(0)
-    return lambda t: put_nothing(mbarrier_at(t, address(t)).arrive(1))
+    members = b.get(1, 16) if b.has("multicast") else None
+
+    def step(t: Thread) -> None:
+        if members is None:
+            put_nothing(mbarrier_at(t, address(t)).arrive(1))
+            return
+        mbarrier_at(t, address(t))
+        for rank, cta in enumerate(t.cta.cluster.ctas):
+            if members(t) >> rank & 1:
+                put_nothing(cta.mbarriers[owner(t, address(t))[1]].arrive(1))
+
+    return step
 
 
 def put_nothing(state: int) -> None:
@@ -96,10 +98,12 @@ def cell(cta: Cta, line: int, lane: int, column: int) -> tuple[int, int]:
 
 
 def place_of(shape: str, lane: int, register: int) -> tuple[int, int]:
-    """Lane and column that a thread's register holds, from the address on."""
+    """Lane and column that a thread's register holds, from the address on, without the offset of the upper threads."""
     group, four = divmod(lane, 4)
     if shape == "32x32b":
         return lane, register
+    if shape == "16x32bx2":
+        return lane % 16, register
     if shape == "16x64b":
         return group + 8 * (four % 2), 2 * register + four // 2
     if shape == "16x128b":
@@ -107,53 +111,66 @@ def place_of(shape: str, lane: int, register: int) -> tuple[int, int]:
     return group + register % 4 // 2 * 8, register // 4 * 8 + 2 * four + register % 2
 
 
-def access(b: Builder) -> Step:
-    loads = b.mods[0] == "ld"
-    shape = next((word for word in b.mods if word in ("32x32b", "16x64b", "16x128b", "16x256b")), "")
-    if not shape or b.has("red") or b.has("pack") or b.has("unpack"):
+def access(b: Builder, meet: Meet) -> Step:
+    """``ld`` and ``st``, of all lanes of a warp at once: one lane may hold what lies in the row of another."""
+    loads, packed = b.mods[0] == "ld", b.has("pack") or b.has("unpack")
+    shapes = ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2")
+    shape = next((word for word in b.mods if word in shapes), "")
+    if not shape or b.has("spcompress"):
         raise b.fail("the oracle does not know this form")
-    address = b.address(int(loads))
-    held = items(b, int(not loads))
-    line = b.statement.line
-    puts, gets = [b.put(item, 32) for item in held], [] if loads else [b.get(item, 32) for item in held]
+    behind = 2 if b.has("red") else int(loads)
+    address = b.address(behind)
+    offset = b.get(behind + 1, 32) if shape == "16x32bx2" else (lambda t: 0)
+    held, line = items(b, 0 if loads else len(b.operands) - 1), b.statement.line
+    puts = [b.put(item, 32) for item in (*held, *([b.operands[1]] if b.has("red") else []))] if loads else []
+    gets = [] if loads else [b.get(item, 32) for item in held]
 
-    def step(t: Thread) -> None:
+    def cells(t: Thread, register: int) -> list[tuple[int, int]]:
+        """The word, or the two words whose lower halves are held."""
         first, column = divmod(address(t) & mask(32), 1 << 16)
-        for register, put in enumerate(puts):
-            row, further = place_of(shape, t.lane, register)
-            at = cell(t.cta, line, first + row, column + further)
-            if loads:
-                put(t, t.cta.words.get(at, 0))
-            else:
-                t.cta.words[at] = gets[register](t)
+        row, further = place_of(shape, t.lane, register)
+        wide, column = 1 + packed, column + (offset(t) if t.lane >= 16 else 0)
+        return [cell(t.cta, line, first + row, column + wide * further + half) for half in range(wide)]
 
-    return step
+    def loaded(t: Thread) -> tuple[int, ...]:
+        found = []
+        for register in range(len(held)):
+            words = [t.cta.words.get(at, 0) for at in cells(t, register)]
+            found.append(words[0] & mask(16) | words[1] << 16 & mask(32) if packed else words[0])
+        return (*found, *([reduced(b, found)] if b.has("red") else []))
 
+    def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
+        if loads:
+            return {lane: loaded(wait.thread) for lane, wait in waits.items()}
+        for wait in waits.values():
+            for register, word in enumerate(wait.values):
+                halves = (word & mask(16), word >> 16) if packed else (word,)
+                wait.thread.cta.words.update(zip(cells(wait.thread, register), halves, strict=True))
+        return {lane: () for lane in waits}
 
-def shift(b: Builder) -> Step:
-    address, line = b.address(0), b.statement.line
-    if "cta_group::2" in b.statement.modifiers:
-        raise b.fail("the oracle shifts no rows of another block")
-
-    def step(t: Thread) -> None:
-        first, column = divmod(address(t) & mask(32), 1 << 16)
-        move_rows(t.cta, line, range(first, first + 31), column)
-
-    return step
-
-
-def move_rows(cta: Cta, line: int, lanes: range, column: int) -> None:
-    """Each of these lanes gets 32 bytes of the next one (NVIDIA/cutlass 7107b055, ``1cta_mma_a_from_tmem.py``)."""
-    for lane in lanes:
-        for further in range(column, column + 8):
-            cta.words[cell(cta, line, lane, further)] = cta.words.get((lane + 1, further), 0)
+    return meet(b, gets, puts, exchange)
 
 
-def byte_of(descriptor: int, line: int, k: int, bits: int, across: bool) -> int:
-    """Where an element of a matrix begins in shared memory, in bytes, rounded down."""
+def reduced(b: Builder, words: list[int]) -> int:
+    """The smallest or largest number of a lane."""
+
+    def meant(bits: int) -> float | int:
+        if not b.has("f32"):
+            return signed(bits, 32) if b.has("s32") else bits
+        found = number("f32", bits & mask(31) if b.has("abs") else bits)
+        if found != found:
+            raise b.fail("the oracle reduces no NaN")
+        return found
+
+    found = (max if b.has("max") else min)(words, key=meant)
+    return found & mask(31) if b.has("abs") else found
+
+
+def piece_of(descriptor: int, line: int, k: int, unit: int, across: bool) -> tuple[int, int]:
+    """The address of the 16 bytes of shared memory that hold an element, and its index in them; they hold ``unit`` elements."""
     start, leading, stride = ((descriptor >> at & mask(14)) << 4 for at in (0, 16, 32))
     mode = descriptor >> 61
-    width, unit = WIDTH[mode], 128 // bits
+    width = WIDTH[mode]
     if not across:
         piece, within = divmod(k, unit)
         over = start % 128 + 16 * piece - 128
@@ -165,127 +182,51 @@ def byte_of(descriptor: int, line: int, k: int, bits: int, across: bool) -> int:
         high, units = 4 if mode == 1 else 8, width // 16
         steps = (leading, stride) if mode else (stride, leading)
         at = group % units * 16 + group // units * steps[0] + k % high * width + k // high * steps[1]
-    at += start + within * bits // 8
+    at += start
     chosen, down = SWIZZLE[mode]
-    return at ^ (at & chosen) >> down
+    return at ^ (at & chosen) >> down, within
 
 
-def scale_number(code: int, powers: bool) -> float:
-    """What the code of a scale means: a power of two (``ue8m0``), or e4m3 without a sign."""
-    if powers:
-        return float("nan") if code == mask(8) else 2.0 ** (code - 127)
-    return float(number("e4m3", code & mask(7)))
-
-
-def scaled(
-    t: Thread, line: int, matrix: list[list[Number]], address: int, first: int, count: int, powers: bool
-) -> list[list[Number]]:
-    """The matrix, each row's elements times its scales: ``count`` bytes from byte ``first`` of a word on. Row r has the word in lane r
-    mod 32 and column r / 32, and the following bytes are 4 columns further, or 8 if there are more than 128 rows."""
-    further = 4 if len(matrix) <= 128 else 8
-    found: list[list[Number]] = []
-    for row, elements in enumerate(matrix):
-        factors = []
-        for byte in range(first, first + count):
-            place = cell(t.cta, line, row % 32, (address & mask(16)) + row // 32 + byte // 4 * further)
-            factors.append(scale_number(t.cta.words.get(place, 0) >> byte % 4 * 8 & mask(8), powers))
-        found.append([x * factors[k * count // len(elements)] for k, x in enumerate(elements)])
-    return found
-
-
-def zero_columns(descriptor: int, columns: int, parts: int) -> list[bool]:
-    """The mask of a zero-column mask descriptor: of each part, ones where the first span is 1, and so on."""
-    found = []
-    skip, use = (descriptor >> at & mask(8) for at in (40, 48))
-    for part in range(parts):
-        spans = [[False] * (use + 1), [True] * (skip + 1)]
-        if descriptor >> (32 + part) & 1:
-            spans.reverse()
-        first = descriptor >> 8 * part & mask(8)
-        found += islice(cycle(spans[0] + spans[1]), first, first + columns // parts)
-    return [bit and bool(descriptor >> 39 & 1) for bit in found]
-
-
-def product(b: Builder) -> Step:
+def copy(b: Builder) -> Step:
     words = b.statement.modifiers
-    kind = next(word for word in words if word.startswith("kind::")).removeprefix("kind::")
-    scales, weights = b.has("block_scale"), b.has("ws")
-    held, count = isinstance(b.operands[1], Address), len(b.operands)
-    known = kind in KINDS and not b.has("sp") and "cta_group::2" not in words
-    if not known or (weights and held) or count not in ((7,) if scales else (5, 6) if weights else (5,)):
-        raise b.fail("the oracle multiplies no such matrices")
-    types, shortest = KINDS[kind]
-    enabled = 6 if scales else 4
-    if isinstance(b.operands[enabled], Constant):
-        raise b.fail("the oracle takes a predicate")
-    d_at, a_at, b_at = b.address(0), b.address(1) if held else b.get(1, 64), b.get(2, 64)
-    scale_at = [b.address(4), b.address(5)] if scales else []
-    idesc, reads, line = b.get(3, 32), b.get(enabled, 1), b.statement.line
-    zeros = b.get(5, 64) if weights and count == 6 else lambda t: 0
-
-    def shared(
-        t: Thread, descriptor: int, lines: range, name: str, across: bool, depth: int
-    ) -> list[list[Number]]:
-        bits = BITS[name]
-        found = []
-        for row in lines:
-            elements = []
-            for k in range(depth):
-                at = byte_of(descriptor, row, k, bits, across)
-                whole = int.from_bytes(t.cta.shared[at : at + max(1, bits // 8)], "little")
-                elements.append(number(name, whole >> k * bits % 8 & mask(bits)))
-            found.append(elements)
-        return found
-
-    def tensor(t: Thread, address: int, lanes: list[int], name: str, depth: int) -> list[list[Number]]:
-        per = 32 // BITS[name]
-        return [
-            [
-                number(
-                    name,
-                    t.cta.words.get((lane, address + k // per), 0) >> k % per * BITS[name] & mask(BITS[name]),
-                )
-                for k in range(depth)
-            ]
-            for lane in lanes
-        ]
+    shape = next(word for word in words if word.endswith("b") and "x" in word)
+    shape += next((f".{word[8:]}" for word in words if word.startswith("warpx2::")), "")
+    rows, size, row_of = COPIES[shape]
+    bits = 4 if "b4x16_p64" in words else 6 if "b6x16_p32" in words else 8
+    address, matrix, line = b.address(0), b.get(1, 64), b.statement.line
 
     def step(t: Thread) -> None:
-        word = idesc(t)
-        long = kind.startswith("mxf4") and bool(word >> 31)
-        depth = 96 if long else shortest
-        rows, columns = (word >> 24 & 31) * 16, (word >> 17 & 63) * 8
-        left, right = types[word >> 7 & 7], types[word >> 10 & (3 if kind.startswith("mxf4") else 7)]
-        result = "f32" if scales else ("f16", "f32", "s32")[word >> 4 & 3]
-        add = summation(result, result, "", bool(word >> 3 & 1))
-        parts = 128 // rows if weights else 1
-        lanes = [row if rows == 128 or weights else row // 16 * 32 + row % 16 for row in range(rows)]
-        if held:
-            a = tensor(t, a_at(t) & mask(16), lanes, left, depth)
-        else:
-            a = shared(t, a_at(t), range(rows), left, bool(word >> 15 & 1), depth)
-        shift = zeros(t) >> 56 & mask(6)
-        turned = shared(t, b_at(t), range(shift, shift + columns), right, bool(word >> 16 & 1), depth)
-        if scales:
-            fine = b.has("block16") or "scale_vec::4X" in words
-            each = depth // (16 if fine else 32)
-            powers = bool(word >> 23 & 1)
-            a = scaled(t, line, a, scale_at[0](t), word >> 29 & 3, each, powers)
-            turned = scaled(t, line, turned, scale_at[1](t), word >> 4 & 3, each, powers)
-        if word >> 13 & 1 != word >> 14 & 1:
-            a = [[-x for x in row] for row in a]
-        empty = zero_columns(zeros(t), columns, parts)
-        turned = [[0.0] * depth if zero else column for zero, column in zip(empty, turned, strict=True)]
-        base, wide, kept = d_at(t) & mask(16), BITS[result], reads(t)
-        own = columns // parts
-        places = [
-            [cell(t.cta, line, column // own * rows + lane, base + column % own) for column in range(columns)]
-            for lane in lanes
-        ]
-        starts = [[t.cta.words.get(at, 0) & mask(wide) if kept else 0 for at in row] for row in places]
-        for row, sums in zip(places, add(starts, a, turned), strict=True):
-            t.cta.words.update(zip(row, sums, strict=True))
-        for warp in range(4) if b.has("ashift") else ():
-            move_rows(t.cta, line, range(32 * warp, 32 * warp + 31), a_at(t) & mask(16))
+        first, column = divmod(address(t) & mask(32), 1 << 16)
+        for cta in pair_of(t) if "cta_group::2" in words else [t.cta]:
+            data = []
+            for row in range(rows):
+                whole = 0
+                for byte in range(size):
+                    at, within = piece_of(matrix(t), row, byte, 16, False)
+                    code = int.from_bytes(cta.shared[at : at + 16], "little") >> within * bits & mask(bits)
+                    whole |= code << (8 * byte + (2 if bits == 4 else 0))
+                data.append(whole)
+            for lane in range(128) if row_of else range(first, 128, 32):
+                held = data[row_of(lane) if row_of else lane // 32]
+                for word in range(size // 4):
+                    cta.words[cell(cta, line, lane, column + word)] = held >> 32 * word & mask(32)
 
     return step
+
+
+def shift(b: Builder) -> Step:
+    address, line = b.address(0), b.statement.line
+
+    def step(t: Thread) -> None:
+        first, column = divmod(address(t) & mask(32), 1 << 16)
+        for cta in pair_of(t) if "cta_group::2" in b.statement.modifiers else [t.cta]:
+            move_rows(cta, line, range(first, first + 31), column)
+
+    return step
+
+
+def move_rows(cta: Cta, line: int, lanes: range, column: int) -> None:
+    """Each of these lanes gets 32 bytes of the next one (NVIDIA/cutlass 7107b055, ``1cta_mma_a_from_tmem.py``)."""
+    for lane in lanes:
+        for further in range(column, column + 8):
+            cta.words[cell(cta, line, lane, further)] = cta.words.get((lane + 1, further), 0)

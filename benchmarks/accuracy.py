@@ -336,10 +336,11 @@ STRIDES = """Cycles of an SM per load of a warp from L1, with lanes a number of 
 lanes, published by RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). The benchmark's launch runs on the emulator. Its
 wavefronts in the banks of L1 equal the profiler's counter in the log, in every row. A load takes the time of these, or of the
 tag look-ups of its lines, four per cycle according to NVIDIA, whichever is longer. If the look-ups take longer, some lines
-share a set of the tags and wait for each other, which is part of [the simulation](timing.md#revision-15) only. The only
-number taken from these rows is the 126 bytes per clock of A100 and H200 (stride 1). When the cost of a load in L1 was its
-sectors and L1 of the A40 had 64 bytes per clock, the mean errors of strides 0 to 8, of 16 to 64 and of all others were 11, 70
-and 35 % on the A100, 60, 33 and 139 % on the A40, and on the H200 11 and 96 % (first and last)."""
+share a set of the tags and wait for each other. That is part of
+[the simulation](simulation.md#tags-of-l1-copies-and-wide-loads) only, as the counters of a launch have the number of lines, not
+which they are. The only number taken from these rows is the 126 bytes per clock of A100 and H200 (stride 1). When the cost
+of a load in L1 was its sectors and L1 of the A40 had 64 bytes per clock, the mean errors of strides 0 to 8, of 16 to 64 and of
+all others were 11, 70 and 35 % on the A100, 60, 33 and 139 % on the A40, and on the H200 11 and 96 % (first and last)."""
 
 ROOFLINE = """One kernel that reads two arrays of floats once and performs 0 to 240 multiply-adds on each pair, published by
 te42kyfo/gpu-benches (`gpu-roofline`, commit e4e93a3), predicted at the clock in the log, which falls to 1 320 MHz on the
@@ -365,10 +366,10 @@ whose code here is leaner than the measured one.
 | `h200-sxm` | 19 | 6.5 % | 6.2 % | 12.6 % | -5.9 % | 0.996 | 100 % |
 | `l40` | 14 | 1.2 % | 0.4 % | 4.4 % | -0.9 % | 0.676 | 100 % |
 | convolution 17 × 17, `rtx-a6000` | 25 | 7.8 % | 3.7 % | 65.1 % | -5.7 % | 0.815 | 90.6 % |
-| convolution 15 × 15, `rtx-2080-ti` | 13 | 5.3 % | 2.8 % | 23.0 % | -4.8 % | 0.978 | 100 % |
+| convolution 15 × 15, `rtx-2080-ti` | 13 | 5.0 % | 2.8 % | 19.9 % | -4.5 % | 0.978 | 100 % |
 | products, `rtx-a6000` | 11 | 5.0 % | 4.0 % | 12.1 % | -1.6 % | 0.945 | 96.1 % |
 
-[timing.md](timing.md#simulation) has the errors if the measured kernels themselves are simulated, and further sets."""
+[timing.md](timing.md#simulated) has the errors if the measured kernels themselves are simulated, and further sets."""
 
 UNKNOWN = """Few kernels here are bound by shared memory or integer arithmetic, and none is divergent or dominated by atomics:
 the absolute error of predictions for such kernels is unknown."""

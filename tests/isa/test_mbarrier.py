@@ -215,7 +215,11 @@ def test_both_directions(backend: str) -> None:
 ERRORS = [
     ("", "mbarrier.arrive.shared.b64 %rd1, [other];", "there is no mbarrier object"),
     ("", "mbarrier.try_wait.parity.shared.b64 %p1, [other], 0;", "there is no mbarrier object"),
-    ("mbarrier.inval.shared.b64 [bar];", "mbarrier.arrive.shared.b64 %rd1, [bar];", "there is no mbarrier"),
+    (
+        "mbarrier.inval.shared.b64 [bar]; mov.u64 %rd5, 0; st.shared.u64 [bar], %rd5;",
+        "mbarrier.arrive.shared.b64 %rd1, [bar];",
+        "there is no mbarrier",
+    ),
     ("", "mbarrier.init.shared.b64 [other], 0;", "a count of 0"),
     ("", "mbarrier.init.shared.b64 [other], 1048576;", "a count of 1,048,576"),
     ("", "mbarrier.arrive.shared.b64 %rd1, [bar], 5;", "5 arrivals at a phase that has 4 pending"),
@@ -476,6 +480,81 @@ def test_to_invalidate_what_is_no_object_does_nothing(backend: str, case: str) -
         r"there is no mbarrier object, and GPUs do nothing \[invalid-again\]",
         texts["note"],
     )
+
+
+#: thread 0 ends the object as soon as it has seen the phase; the other warps look, or arrive, later: as in tests of libcu++
+ENDS = {
+    "invalidated while others wait": (
+        """
+        mbarrier.arrive.shared.b64 %rd6, [bar];
+        WAIT: mbarrier.try_wait.shared.b64 %p2, [bar], %rd6;
+        @!%p2 bra WAIT;
+        @%p0 mbarrier.inval.shared.b64 [bar];
+        """,
+        "mbarrier.try_wait.shared.b64",
+        "the object was invalidated; GPUs go on with it [after-inval]",
+        "the object was invalidated [after-inval]",
+    ),
+    "initialised while others wait": (
+        """
+        mbarrier.arrive.shared.b64 %rd6, [bar];
+        WAIT: mbarrier.try_wait.shared.b64 %p2, [bar], %rd6;
+        @!%p2 bra WAIT;
+        @%p0 mbarrier.init.shared.b64 [bar], 256;
+        bar.sync 0;
+        mbarrier.arrive.shared.b64 %rd6, [bar], 2;
+        MORE: mbarrier.try_wait.shared.b64 %p2, [bar], %rd6;
+        @!%p2 bra MORE;
+        """,
+        "mbarrier.init.shared.b64",
+        "threads that wait for a phase have not seen its end; here they see it now [unseen-phase]",
+        "threads that wait for a phase of the object have not seen its end [unseen-phase]",
+    ),
+    "invalidated before others arrive": (
+        """
+        @%p0 mbarrier.inval.shared.b64 [bar];
+        mbarrier.arrive.shared.b64 %rd6, [bar];
+        WAIT: mbarrier.try_wait.shared.b64 %p2, [bar], %rd6;
+        @!%p2 bra WAIT;
+        """,
+        "mbarrier.arrive.shared.b64",
+        "the object was invalidated; GPUs go on with it [after-inval]",
+        "the object was invalidated [after-inval]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_an_object_that_ends_before_others_have_used_it(backend: str, case: str) -> None:
+    """Its memory still has the object: ptxas 13.0 generates nothing for ``mbarrier.inval`` on sm_80, and ``SYNCS.CCTL.IV`` from
+    sm_90 on, and NVIDIA's own tests of libcu++ rely on it."""
+    body, opcode, note, error = ENDS[case]
+    body = f"{BAR}{INIT.format(count=128)}{body}\nadd.u32 %r0, %r1, 7;"
+    values, profile = collect(
+        backend, body, block=128, device=ge.Device(backend=backend, memory_bytes=1 << 24)
+    )
+    assert values.tolist() == [thread + 7 for thread in range(128)]
+    assert any(note in text and f": {opcode} at 0x0 " in text for text in profile.notes), profile.notes
+    device = ge.Device(backend=backend, memory_bytes=1 << 24, strict="error")
+    with pytest.raises(ge.TrapError) as caught:
+        collect(backend, body, block=128, device=device)
+    assert f"{opcode} at 0x0: {error}" in str(caught.value)
+
+
+def test_a_phase_that_is_not_complete_is_not_seen_when_its_object_ends(backend: str) -> None:
+    """Nobody arrives for the warps that wait, before and after."""
+    body = f"""{BAR}{INIT.format(count=65)}
+    setp.ge.u32 %p1, %r1, 32;
+    @!%p1 bra FIRST;
+    mbarrier.arrive.shared.b64 %rd6, [bar];
+    WAIT: mbarrier.try_wait.shared.b64 %p2, [bar], %rd6;
+    @!%p2 bra WAIT;
+    FIRST: bar.arrive 1, 96;
+    @%p0 bar.sync 2, 32;
+    @%p0 mbarrier.init.shared.b64 [bar], 65;
+    """
+    with pytest.raises(ge.Deadlock):
+        collect(backend, body, block=96)
 
 
 def test_the_oracle_does_nothing_either() -> None:

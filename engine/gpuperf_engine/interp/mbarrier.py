@@ -13,12 +13,15 @@ from ..isa.mbarriers import (
     Mbarrier,
     arrive,
     change_transactions,
+    ended,
     fresh,
+    is_ended,
     is_valid,
     max_arrivals,
     parity,
     pending,
     report,
+    revived,
     waits_for,
     was_reported,
 )
@@ -96,6 +99,15 @@ class Objects:
     ) -> EngineError:
         return bad_mbarrier(warp.position(), self.instruction, lane, problem, address, word, amount)
 
+    def breach(
+        self, warp: ReferenceWarp, lane: int, rule: str, problem: int, address: int, word: int
+    ) -> None:
+        """Record that a lane violates a rule. Raises ``TrapError`` if that is an error."""
+        if warp.cta.plan.strict == "error":
+            raise self.error(warp, lane, problem, address, word, 0)
+        breach = Breach(rule, self.instruction, warp.cta.index, warp.index, lane, address)
+        warp.counters.breaches.append(breach)
+
     def in_rank(self, addresses: Lanes, rank: int) -> Lanes:
         """The same offsets in the shared memory of the CTA of that rank."""
         base = SHARED_WINDOW * self.generic
@@ -128,19 +140,22 @@ class Objects:
         cell, address = self.at(warp, lane, addresses, kind == Mbarrier.INIT), int(addresses[lane])
         old = cell.word
         completed, problem = False, 0
+        if kind == Mbarrier.INIT and (is_valid(old) or is_ended(old)) and _show_phase(cell, old):
+            self.breach(warp, lane, "unseen-phase", Mbarrier.UNSEEN, address, old)
+        if kind not in (Mbarrier.INIT, Mbarrier.INVAL) and is_ended(old):
+            self.breach(warp, lane, "after-inval", Mbarrier.USED, address, old)
+            old = revived(old)
         if kind == Mbarrier.INIT:
             word = fresh(count, bool(operation & Mbarrier.REPORTS))
             if not 1 <= count <= max_arrivals(word):
                 raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
         elif not is_valid(old):
-            if kind != Mbarrier.INVAL or warp.cta.plan.strict == "error":
-                problem = Mbarrier.INVALID if kind == Mbarrier.INVAL else Mbarrier.UNINITIALISED
-                raise self.error(warp, lane, problem, address, old, 0)
-            breach = Breach("invalid-again", self.instruction, warp.cta.index, warp.index, lane, address)
-            warp.counters.breaches.append(breach)
+            if kind != Mbarrier.INVAL:
+                raise self.error(warp, lane, Mbarrier.UNINITIALISED, address, old, 0)
+            self.breach(warp, lane, "invalid-again", Mbarrier.INVALID, address, old)
             word = old
         elif kind == Mbarrier.INVAL:
-            word = 0
+            word = ended(old)
         elif kind == Mbarrier.CHECK:
             word, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == max_arrivals(old) else 0
         elif kind == Mbarrier.LAYOUT:
@@ -157,6 +172,18 @@ class Objects:
         cell.put(word)
         cell.cta.barriers.phases += completed
         return old
+
+
+def _show_phase(cell: _Object, word: int) -> bool:
+    """Before an object is initialised again, let warps that wait for a phase of it which is complete go on. Returns whether there were
+    any."""
+    gone_on = [
+        warp for warp, awaited in cell.cta.awaited.items() if awaited == (cell.offset, 1 - parity(word))
+    ]
+    for warp in gone_on:
+        warp.seen = True
+        del cell.cta.awaited[warp]
+    return bool(gone_on)
 
 
 def _objects(to: Prepare, instruction: Instruction) -> Objects:
@@ -256,27 +283,47 @@ class WaitStep:
         lanes = np.flatnonzero(active).tolist()
         addresses = self.objects.read(warp)
         complete, reported = np.zeros(32, np.bool_), np.zeros(32, np.bool_)
-        for lane in lanes:
-            complete[lane], reported[lane] = self._look(warp, lane, addresses)
-        if not complete[lanes].all():
-            if not warp.expired:
+        warp.cta.awaited.pop(warp, None)
+        if warp.seen:
+            complete[lanes] = True
+        else:
+            awaited = set()
+            for lane in lanes:
+                complete[lane], reported[lane], phase = self._look(warp, lane, addresses)
+                awaited.add(phase)
+            if not self._passes(warp, complete[lanes]):
+                phase = awaited.pop() if len(awaited) == 1 else None
+                if phase is not None:
+                    warp.cta.awaited[warp] = phase
                 return False
-            if warp.mask != warp.live:
-                warp.quantum = 0
-        elif lanes and warp.began != warp.cta.barriers.phases:
-            warp.began = warp.cta.barriers.phases
-            warp.lets_others = True
-            return False
-        warp.expired = False
+        warp.expired = warp.seen = False
         answers = (LaneValue(complete, _PRED), LaneValue(reported, _PRED), LaneValue(_NO_VALUE, _B8))
         for target, answer in zip(self.targets, answers):
             if target is not None:
                 warp.write(target, answer, guard)
         return True
 
-    def _look(self, warp: ReferenceWarp, lane: int, addresses: Lanes) -> tuple[bool, bool]:
-        """Whether the phase is complete, and whether it had a report."""
-        word = self.objects.at(warp, lane, addresses).word
+    def _passes(self, warp: ReferenceWarp, complete: Lanes) -> bool:
+        """Whether a warp goes on, by whether the phases of its lanes are complete."""
+        if not complete.all():
+            if warp.expired and warp.mask != warp.live:
+                warp.quantum = 0
+            return warp.expired
+        if complete.size and warp.began != warp.cta.barriers.phases:
+            warp.began = warp.cta.barriers.phases
+            warp.lets_others = True
+            return False
+        return True
+
+    def _look(
+        self, warp: ReferenceWarp, lane: int, addresses: Lanes
+    ) -> tuple[bool, bool, tuple[int, int] | None]:
+        """Whether the phase is complete, whether it had a report, and which it is, as in ``LanesCta.awaited``."""
+        cell = self.objects.at(warp, lane, addresses)
+        word = cell.word
+        if is_ended(word):
+            self.objects.breach(warp, lane, "after-inval", Mbarrier.USED, int(addresses[lane]), word)
+            word = revived(word)
         state = int(every_lane(self.state(warp))[lane])
         for problem, bad in (
             (Mbarrier.UNINITIALISED, not is_valid(word)),
@@ -285,7 +332,10 @@ class WaitStep:
             if bad:
                 raise self.objects.error(warp, lane, problem, int(addresses[lane]), word, 0)
         complete = not waits_for(word, state, self.parity, self.conditional)
-        return complete, complete and was_reported(word)
+        awaited = None
+        if word >> Mbarrier.TAG == Mbarrier.VALID:
+            awaited = cell.offset, parity(state if not self.parity else state << Mbarrier.PARITY)
+        return complete, complete and was_reported(word), awaited
 
     def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
         """What the running lanes wait for, for messages; ``shared`` is the memory of their CTA."""

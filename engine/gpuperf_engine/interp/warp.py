@@ -117,6 +117,8 @@ class LanesCta:
     #: number of ``wgmma.fence`` that each warp has reached
     fences: Counter[int] = field(default_factory=Counter)
     tensor: TensorMemory = field(default_factory=TensorMemory)
+    #: the offset of the mbarrier object, and the parity of its phase, for which each warp waits with all running lanes
+    awaited: dict[ReferenceWarp, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def window(self) -> int:
@@ -173,6 +175,8 @@ class ReferenceWarp:
         self.suspended = False
         #: whether that wait has expired
         self.expired = False
+        #: whether its phase was complete when its object was initialised again
+        self.seen = False
         #: phases of mbarriers of the CTA that were completed when the warp last began to run
         self.began = 0
         #: whether it stops for other warps to see the phases completed since
@@ -313,6 +317,7 @@ class ReferenceWarp:
         if self.lets_others:
             return Status.READY
         if self.paths.others_can_run():
+            self.cta.awaited.pop(self, None)
             self.paths.switch_path()
             return Status.SLICE_OVER
         self.suspended = True

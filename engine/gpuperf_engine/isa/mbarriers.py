@@ -30,13 +30,16 @@ __all__ = [
     "Mbarrier",
     "arrive",
     "change_transactions",
+    "ended",
     "explain",
     "fresh",
+    "is_ended",
     "is_valid",
     "max_arrivals",
     "parity",
     "pending",
     "report",
+    "revived",
     "waits_for",
     "was_reported",
 ]
@@ -55,6 +58,8 @@ class Mbarrier:
     TRANSACTIONS = 40
     PARITY = 61
     TAG = 62
+    #: of an object that was invalidated, which keeps its other bits, unless bytes are pending
+    ENDED = 1
     VALID = 2
     REPORTING = 3
     #: fields of ``.layout::v1``
@@ -89,6 +94,8 @@ class Mbarrier:
     EDGE = 17
     NO_REPORT = 18
     INVALID = 19  # to ``inval``; an error only if violations of rules are
+    UNSEEN = 20  # to ``init``, likewise
+    USED = 21  # after ``inval``, likewise
 
 
 def fresh(count: int, reports: bool = False) -> int:
@@ -100,6 +107,23 @@ def fresh(count: int, reports: bool = False) -> int:
 def is_valid(word: int) -> bool:
     """Whether the bits are those of an initialised object."""
     return word >> Mbarrier.TAG == Mbarrier.VALID or (_reports(word) and word & Mbarrier.UNUSED == 0)
+
+
+def ended(word: int) -> int:
+    """An object after ``mbarrier.inval``; nothing is left of one of ``.layout::v1``, or with pending bytes."""
+    return 0 if _reports(word) or pending(word)[1] else word - (1 << Mbarrier.TAG)
+
+
+def revived(word: int) -> int:
+    """The object that was invalidated."""
+    return word + (1 << Mbarrier.TAG)
+
+
+def is_ended(word: int) -> bool:
+    """Whether the bits are those of an object that was invalidated."""
+    arrivals, transactions = pending(word)
+    expected = word >> Mbarrier.EXPECTED & COUNT_MAX
+    return word >> Mbarrier.TAG == Mbarrier.ENDED and not transactions and arrivals <= expected
 
 
 def _reports(word: int) -> bool:
@@ -201,6 +225,16 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
         return (
             "there is no mbarrier object [invalid-again]",
             "invalidate an object once, after its last use; GPUs do nothing if it is not valid",
+        )
+    if problem == Mbarrier.UNSEEN:
+        return (
+            "threads that wait for a phase of the object have not seen its end [unseen-phase]",
+            "let the threads of the block meet at a barrier before an object is initialised again",
+        )
+    if problem == Mbarrier.USED:
+        return (
+            "the object was invalidated [after-inval]",
+            "let the threads of the block meet at a barrier before mbarrier.inval",
         )
     if problem == Mbarrier.COUNT:
         return f"a count of {amount:,}", f"counts are 1 to {COUNT_MAX:,}, of .layout::v1 to {SMALL_MAX}"

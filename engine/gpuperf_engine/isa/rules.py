@@ -58,6 +58,17 @@ RULES = {
         "PTX: mbarrier.inval",
         works=True,
     ),
+    "unseen-phase": Rule(
+        "`mbarrier.init` comes after all threads that wait for a phase of an earlier object there have seen its end; on GPUs "
+        "these have usually gone on by then",
+        "PTX: mbarrier.init",
+        works=True,
+    ),
+    "after-inval": Rule(
+        "an mbarrier object is not used after `mbarrier.inval`; GPUs go on with the object, until something else is stored there",
+        "PTX: mbarrier.inval",
+        works=True,
+    ),
     "peer-ended": Rule(
         "shared memory of another block of the cluster is accessed only until that block ends",
         "CUDA: Distributed Shared Memory",
@@ -149,6 +160,8 @@ class Noted:
     SHUFFLE_MASK = 3
     LOCAL_ORDER = 4
     INVALID_AGAIN = 5
+    UNSEEN_PHASE = 6
+    AFTER_INVAL = 7
     #: the maximum number reported per launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
@@ -163,6 +176,8 @@ NOTED = (
     "shuffle-mask",
     "local-order",
     "invalid-again",
+    "unseen-phase",
+    "after-inval",
 )
 
 

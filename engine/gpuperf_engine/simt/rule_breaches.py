@@ -62,6 +62,12 @@ def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
     if breach.rule == "invalid-again":
         where = f"{item.span}: {kernel!r}: {item.opcode} at {breach.address:#x} ({thread})"
         return f"{where}: there is no mbarrier object, and GPUs do nothing [{breach.rule}]"
+    if breach.rule == "unseen-phase":
+        where = f"{item.span}: {kernel!r}: {item.opcode} at {breach.address:#x} ({thread})"
+        return f"{where}: threads that wait for a phase have not seen its end; here they see it now [{breach.rule}]"
+    if breach.rule == "after-inval":
+        where = f"{item.span}: {kernel!r}: {item.opcode} at {breach.address:#x} ({thread})"
+        return f"{where}: the object was invalidated; GPUs go on with it [{breach.rule}]"
     rank = breach.address >> RANK_SHIFT
     reason, _ = BROKEN[breach.rule]
     peer = f"block {peer_of(plan, breach.cta, rank)}, rank {rank} of the cluster"

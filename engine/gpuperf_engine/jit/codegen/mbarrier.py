@@ -154,6 +154,7 @@ def hold_warp(to: BlockWriter, code: str, status: int) -> None:
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
     writer.branch(writer.icmp("ne", others, 0), switch, rest)
     writer.start(switch)
+    writer.set_field("%st", State.AWAITED, constant("i32", 0))
     generator.stop(code, Status.EVENT, Event.SPIN, to.place)
     writer.start(rest)
     generator.stop(code, status)

@@ -350,7 +350,7 @@ class State(Record):
     SLICE_SHIFT = U32(84)  # the quantum is shifted right by this
     CLUSTER = U32(88)  # at the barrier of the cluster: 1 arrived, 2 it has completed since
     SEEN = U32(92)  # phases completed when the warp was suspended
-    EXPIRED = U32(96)  # 1: the wait expires
+    EXPIRED = U32(96)  # 1: the wait expires; 2: its phase was complete when its object was initialised again
     COMMITS = U32(100)  # groups of products of its warpgroup that it has committed
     PRODUCTS = U32(104)  # of its warpgroup that it has executed
     CALLS = U32(108)  # depth of nested calls, counted in programs with recursive functions
@@ -374,6 +374,8 @@ class State(Record):
     # that have not observed yet that it is complete
     CLUSTER_ARRIVED = U32(168)
     CLUSTER_PASSED = U32(172)
+    # where it waits at an mbarrier with all running lanes: offset of the object + 2 + the parity of the phase; else 0
+    AWAITED = U32(176)
     # u32 of each lane: the member mask of the operation where it waits, 0 after the operation; of a path that waits at a barrier of
     # the CTA the barrier's number, after the barrier the results (lanes whose predicate held, and ``BarrierResult``); of a path
     # that waits there for the rest of its warp number + kind << 8 + warps << 16

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
 from ...isa.rules import Noted
 from ..ir.abi import Context, Cta, Entry, State
-from ..ir.codes import AREA_SHIFT
+from ..ir.codes import AREA_SHIFT, Wait
 from .cluster import breach, cluster_cta
 from .intrinsics import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
@@ -71,6 +71,13 @@ def is_object(word: int) -> int:
     return word >> Mbarrier.TAG == Mbarrier.VALID
 
 
+def is_ended(word: int) -> int:
+    """Whether the bits are those of an object that was invalidated."""
+    none = (word >> Mbarrier.TRANSACTIONS) & 2097151 == 1048576
+    fits = word & COUNT_MAX <= (word >> Mbarrier.EXPECTED) & COUNT_MAX
+    return (word >> Mbarrier.TAG) & 3 == Mbarrier.ENDED and none and fits
+
+
 def most(word: int) -> int:
     """The highest count of arrivals of an object's layout."""
     if word >> Mbarrier.TAG == Mbarrier.REPORTING:
@@ -102,6 +109,26 @@ def mbarrier_settle(
     return 1
 
 
+def show_phase(context: Context, cta: Cta, host: int, word: int) -> int:
+    """Before an object is initialised again, let warps that wait for a phase of it which is complete go on; returns whether there were
+    any."""
+    phase = (word >> Mbarrier.PARITY) & 1
+    awaited = (host - cta.SHARED) | 2 | (1 - phase)
+    state = cta.STATES
+    warps = context.WARPS
+    some = 0
+    while warps:
+        if state.AWAITED == awaited:
+            state.AWAITED = 0
+            state.EXPIRED = 2
+            if state.WAIT == Wait.SUSPENDED:
+                state.WAIT = Wait.RUNNABLE
+            some = 1
+        state = State(state + context.STATE_BYTES)
+        warps -= 1
+    return some
+
+
 def mbarrier_change(
     context: Context, cta: Cta, site: int, lane: int, address: int, how: int, count: int, moved: int
 ) -> int:
@@ -112,6 +139,17 @@ def mbarrier_change(
     cta = context.OWNER
     kind = how & 15
     old = load64(host)
+    was = is_ended(old)
+    shown = 0
+    if kind == Mbarrier.INIT and (was or is_object(old)):
+        shown = show_phase(context, cta, host, old)
+    if shown and breach(context, cta, Noted.UNSEEN_PHASE, site, lane, address):
+        return refuse_mbarrier(context, site, lane, address, Mbarrier.UNSEEN, old, 0)
+    if was and kind != Mbarrier.INIT and kind != Mbarrier.INVAL:
+        if breach(context, cta, Noted.AFTER_INVAL, site, lane, address):
+            return refuse_mbarrier(context, site, lane, address, Mbarrier.USED, old, 0)
+        old += 1 << Mbarrier.TAG
+        store64(host, old)
     if kind == Mbarrier.INIT:
         tag = Mbarrier.VALID + ((how & Mbarrier.REPORTS) != 0)
         if count == 0 or count > most(tag << Mbarrier.TAG):
@@ -130,7 +168,10 @@ def mbarrier_change(
             return refuse_mbarrier(context, site, lane, address, Mbarrier.INVALID, old, 0)
         return old
     if kind == Mbarrier.INVAL:
-        store64(host, 0)
+        left = old - (1 << Mbarrier.TAG)
+        if is_ended(left) == 0:
+            left = 0
+        store64(host, left)
         return old
     if kind == Mbarrier.LAYOUT:
         return old
@@ -247,6 +288,10 @@ def mbarrier_wait(
     parities, + 2 for conditional phases, + 256 generic, + 2048 relaxed."""
     rest = mask
     complete = 0
+    # all lanes, as ``State.AWAITED``; −1: they differ
+    awaited = 0
+    seen = state.EXPIRED == 2
+    state.AWAITED = 0
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
@@ -255,7 +300,17 @@ def mbarrier_wait(
         if host == 0:
             return 4294967296
         word = load64(host)
+        if seen:
+            owner = context.OWNER
+            race_acquire_mbarrier(context, owner, host - owner.SHARED, how & 2048)
+            store64(states + lane * 8, 0)
+            continue
         given = load64(states + lane * 8)
+        if is_ended(word):
+            if breach(context, cta, Noted.AFTER_INVAL, site, lane, address):
+                refuse_mbarrier(context, site, lane, address, Mbarrier.USED, word, 0)
+                return 4294967296
+            word += 1 << Mbarrier.TAG
         if is_object(word) == 0:
             refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, word, 0)
             return 4294967296
@@ -267,6 +322,10 @@ def mbarrier_wait(
         phase = word >> Mbarrier.PARITY
         if how & 2 and word >> Mbarrier.TAG == Mbarrier.REPORTING:
             phase = word >> Mbarrier.CONDITIONAL
+        own = (host - cta.SHARED) | 2 | (given & 1)
+        if word >> Mbarrier.TAG == Mbarrier.REPORTING or (awaited and awaited != own):
+            own = -1
+        awaited = own
         reported = 0
         if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
@@ -275,14 +334,21 @@ def mbarrier_wait(
             if word >> Mbarrier.TAG == Mbarrier.REPORTING:
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)
+    if seen:
+        state.EXPIRED = 0
+        return mask | 4294967296
+    if awaited > 0 and awaited < 4294967296:
+        state.AWAITED = awaited
     if complete == mask:
         if mask and state.BEGAN != (cta.PHASES + 1) & 4294967295:
             return -1
         state.EXPIRED = 0
+        state.AWAITED = 0
         return complete | 4294967296
     if state.EXPIRED == 0:
         return complete
     state.EXPIRED = 0
+    state.AWAITED = 0
     return complete | 12884901888
 
 

@@ -1,7 +1,7 @@
 """cuBLAS as Triton's NVIDIA backend offers it to tests and benchmarks (``triton._C.libtriton.nvidia.cublas``), computed by torch on
 the CPU.
 
-Results are rounded once, from sums in single precision; cuBLAS multiplies ``float32`` in TF32. No counts are collected. Imports
+Sums are those of tensor cores, and rounded once; cuBLAS multiplies ``float32`` in TF32. No counts are collected. Imports
 torch.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+
+from .precision import product
 
 __all__ = ["CublasLt"]
 
@@ -28,7 +30,7 @@ class CublasLt:
     def matmul(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
         """c (m, n) = a (m, k) · bᵀ."""
         _check(a, b, c)
-        c.copy_(a.float() @ b.float().T)
+        c.copy_(_product(a, b))
 
     def gemm(
         self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, alpha: float, beta: float
@@ -37,7 +39,7 @@ class CublasLt:
         _check(a, b, d)
         _need(c.dtype == torch.float16, f"C dtype must be float16, got {c.dtype}")
         _need(c.shape == d.shape, "C and D shapes must match")
-        d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
+        d.copy_(alpha * _product(a, b) + beta * c.float())
 
     def block_scaled_matmul_mxfp8(
         self,
@@ -82,13 +84,19 @@ def _check(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     )
 
 
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    if a.dtype == torch.float32:
+        return a @ b.T
+    return product(a[None], b.T[None])[0]
+
+
 def _scaled_product(
     output: torch.Tensor, factors: Sequence[torch.Tensor], scales: Sequence[torch.Tensor], group: int
 ) -> None:
     _need(output.dtype == torch.float16, f"the output must be float16, got {output.dtype}")
     a, b = (values * _of_elements(scale, values.shape, group) for values, scale in zip(factors, scales))
     _need(a.shape[1] == b.shape[1], "K dimensions must match.")
-    output.copy_(a @ b.T)
+    output.copy_(a.double() @ b.double().T)
 
 
 def _of_elements(scale: torch.Tensor, shape: Sequence[int], group: int) -> torch.Tensor:

@@ -312,6 +312,43 @@ def test_products_with_a_type_of_their_result():
     assert torch.bmm(a[None], a.T[None], out_dtype=torch.float32).dtype == torch.float32
 
 
+def test_products_in_half_precision_add_like_tensor_cores():
+    # each instruction adds 16 terms and rounds once: 2^24 + 15 is rounded to even, 2^24 + 16, and 2^24 ends the sum
+    ones = torch.ones(512, device="cuda").half()
+    row, column = ones.clone(), ones.clone()
+    row[0], row[-1] = 2.0**12, -(2.0**12)
+    column[0] = column[-1] = 2.0**12
+    a, b, c = row[None], column[:, None], torch.ones(1, 1, device="cuda").half()
+    out = torch.empty(0, device="cuda").half()
+    expected = 16 + 30 * 16 + 15
+    assert (a @ b).item() == expected and (a @ b).is_cuda and (a @ b).dtype == torch.float16
+    assert torch.mm(a, b, out=out) is out and out.item() == expected and out.shape == (1, 1)
+    assert torch.addmm(c, a, b, beta=2, alpha=0.5).item() == 0.5 * expected + 2
+    assert c.clone().addmm_(a, b).item() == expected + 1
+    assert torch.dot(row, column).item() == torch.mv(a, column).item() == expected
+    assert torch.bmm(a[None], b[None]).item() == torch.einsum("ik,kj->", a, b).item() == expected
+    assert torch.nn.functional.linear(a, column[None], c[0]).item() == expected + 1
+    assert torch.addmm(c * torch.nan, a, b, beta=0).item() == expected
+    for wrong in (lambda: a @ b.float(), lambda: a @ a, lambda: torch.addmm(c[0, 0].expand(2, 2), a, b)):
+        with pytest.raises(RuntimeError, match="dtype|shapes|size"):
+            wrong()
+    leaf = a.clone().requires_grad_()
+    (leaf @ b).backward()
+    assert leaf.grad.dtype == torch.float16 and (leaf.grad == column).all()
+
+
+def test_products_in_bfloat16_of_any_shape():
+    # integers below 256, whose sums are exact; a CPU that computes them as numbers of single precision
+    generator = torch.Generator().manual_seed(1)
+    for batch, m, n, k in ((1, 300, 700, 40), (3, 400, 400, 33), (5000, 4, 8, 16), (2, 1, 1, 1), (2, 3, 4, 0), (0, 2, 2, 2)):
+        a = torch.randint(-8, 8, (batch, m, k), generator=generator).to(torch.bfloat16)
+        b = torch.randint(-8, 8, (batch, k, n), generator=generator).to(torch.bfloat16)
+        expected = (a.float() @ b.float()).to(torch.bfloat16)
+        got = torch.bmm(a.cuda(), b.cuda())
+        assert got.is_cuda and torch.equal(got.cpu(), expected)
+        assert torch.equal((a.cuda() @ b.mT.contiguous().cuda().mT).cpu(), expected)
+
+
 def test_time_of_what_torch_computes():
     # programs divide by it
     triton_testing = pytest.importorskip("triton.testing")

@@ -45,27 +45,44 @@ PRODUCTS = [
         )
     ),
 ]
+#: with K = 96, of sm_103a alone
+LONG = [
+    (
+        f"tcgen05.mma.cta_group::1.kind::{kind} [%r11], %x0, %x1, %r16, [%r14], [%r15], %p5;",
+        1 << 31 | idesc(128, 16, a=1, b=1, d=0, ue8m0=powers),
+    )
+    for kind, powers in (("mxf4.block_scale.block32", 1), ("mxf4nvf4.block_scale.block16", 0))
+]
 
 
-def counted(profile: ge.Profile) -> ge.MachineCode:
-    code = counted_code(profile, "sm_100a")
+def counted(profile: ge.Profile, target: str = "sm_100a") -> ge.MachineCode:
+    code = counted_code(profile, target)
     assert code.ways in ("run", "flow and run"), code.notes
     assert code.residue < 0.01, code.notes
     return code
 
 
+ALL = {"UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA", "UTCCP", "UTCBAR"}
+
+
 @needs_assembler
-def test_products_and_copies() -> None:
+@pytest.mark.parametrize(
+    ("target", "products", "opcodes"),
+    [("sm_100a", PRODUCTS, ALL), ("sm_103a", LONG, {"UTCOMMA"})],
+)
+def test_products_and_copies(target: str, products: list[tuple[str, int]], opcodes: set[str]) -> None:
     """One kernel, launched once for each line."""
     rng = np.random.default_rng(3)
     device = ge.Device(observe={"memory", "inputs"}, races="off", memory_bytes=1 << 24)
     # descriptors count from where the shared memory of the kernel begins: in machine code behind what the system reserves
     moved = "cvt.u64.u32 %rd9, %r2; shr.u64 %rd9, %rd9, 4; add.u64 %x0, %x0, %rd9; add.u64 %x1, %x1, %rd9;"
-    lines = text([line for line, _ in PRODUCTS]).replace("setp.ne.u32 %p5", f"{moved}\nsetp.ne.u32 %p5")
+    lines = text([line for line, _ in products], target=target).replace(
+        "setp.ne.u32 %p5", f"{moved}\nsetp.ne.u32 %p5"
+    )
     kernel = ge.parse(lines, path="k.ptx")["k"]
     matrix = 128 >> 4 << 32 | 4096 >> 4 << 16 | 1 << 46
     profiles = []
-    for number, (line, word) in enumerate(PRODUCTS):
+    for number, (line, word) in enumerate(products):
         # small numbers in every type, and scales around 1
         shared = rng.integers(0x30, 0x3C, SHARED).astype(np.uint8)
         tensor = rng.integers(0x3C00, 0x3C80, (128, COLUMNS)).astype(np.uint32) * 0x10001
@@ -76,8 +93,8 @@ def test_products_and_copies() -> None:
         arguments = [device.array(shared), words, device.array(given), np.uint32(number)]
         profiles.append(device.launch(kernel, 1, 128, arguments))
         assert (words.numpy() != tensor).any(), line
-    code = counted(ge.add_profiles(profiles))
-    assert {"UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA", "UTCCP", "UTCBAR"} <= code.by_opcode.keys()
+    code = counted(ge.add_profiles(profiles), target)
+    assert opcodes <= code.by_opcode.keys()
 
 
 #: shapes of fragments, and registers of a thread for .x1

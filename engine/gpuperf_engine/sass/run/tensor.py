@@ -186,12 +186,13 @@ def _product(op: Op, to: Writer) -> None:
         ("UTCQMMA", True): "mxf8f6f4.block_scale.block32",
     }
     if op.base == "UTCOMMA" and scaled:
-        kind = "mxf4nvf4.block_scale.block16" if "4X" in op else "mxf4.block_scale.block32"
+        kind = "mxf4nvf4.block_scale.block16" if op.words else "mxf4.block_scale.block32"
     elif op.base == "UTCHMMA" and not scaled:
         kind = ""
     else:
         kind = kinds.get((op.base, scaled), "unknown")
-    if kind == "unknown" or (op.words and (op.base, op.words) != ("UTCOMMA", ("4X",))):
+    # code for sm_100 names the number of scales, that for sm_103 the size of their blocks
+    if kind == "unknown" or (op.words and (op.base != "UTCOMMA" or op.words not in (("4X",), ("BLOCK16",)))):
         raise NotRun(f"{op.item.text} is not known here")
     types = to.r("mov.b32", to.word(read_operand(described[1])))
     first, second = _matrix(op, to, 0), _matrix(op, to, 1)

@@ -230,17 +230,18 @@ def object_text(name: str) -> str:
         return compile_python.translate(FILES[name], _CONSTANTS, called)
     if is_access(name):
         return access_functions(name, llvm.host().wide)
+    wide = llvm.host().wide
     if name.startswith(WARPGROUP_PREFIX):
-        return warpgroup_function(name)
+        return warpgroup_function(name, wide)
     if name.startswith(TENSOR_PREFIX):
-        return tensor_function(name)
+        return tensor_function(name, wide)
     if name.startswith(IMAGE_PREFIX):
-        return image_function(name)
+        return image_function(name, wide)
     if name.startswith(VALUES_PREFIX):
-        return values_function(name, llvm.host().wide)
+        return values_function(name, wide)
     if name.startswith(COMBINE_PREFIX):
-        return combine_function(name)
-    return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, llvm.host().wide)
+        return combine_function(name, wide)
+    return matrix_function(name, wide) if name.startswith(PREFIX) else vector_function(name, wide)
 
 
 def imports(name: str) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ def combine_address(to: BlockWriter, instruction: Instruction) -> Ref:
     return to.writer.number(f'@"{name}"')
 
 
-def combine_function(name: str) -> str:
-    """The IR of a function, with the vector functions that it calls."""
+def combine_function(name: str, wide: bool = False) -> str:
+    """The IR of a function, with the vector functions that it calls. ``wide``: the host has AVX-512."""
     form = next(
         item
         for item in lookup(name.removeprefix(COMBINE_PREFIX))
@@ -70,7 +70,7 @@ def combine_function(name: str) -> str:
         writer.start("done")
     writer.give(constant("i32", 0))
     head = f'define i32 @"{name}"(ptr %target, ptr %source, ptr %kind) nounwind {{'
-    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+    return "\n".join([*internal_functions(writer, wide), head, *writer.lines, "}", ""])
 
 
 def _cells(writer: Emitter, offset: int) -> tuple[Ref, Ref]:

@@ -72,8 +72,8 @@ def _returned(types: Sequence[ScalarType]) -> str:
     return "{ " + ", ".join([*map(vector_ll, types), "i32"]) + " }"
 
 
-def image_function(name: str) -> str:
-    """The IR of a function, with the vector functions that it calls."""
+def image_function(name: str, wide: bool = False) -> str:
+    """The IR of a function, with the vector functions that it calls. ``wide``: the host has AVX-512."""
     opcode = name.removeprefix(IMAGE_PREFIX)
     same = opcode.startswith(_SAME)
     form = _form(opcode.removeprefix(_SAME))
@@ -95,7 +95,7 @@ def image_function(name: str) -> str:
         + [f"{vector_ll(type)} %a{index}" for index, type in enumerate(given)]
     )
     head = f'define {returned} @"{name}"({parameters}) nounwind {{'
-    return "\n".join([*internal_functions(writer), *_LOOKS, head, *writer.lines, "}", ""])
+    return "\n".join([*internal_functions(writer, wide), *_LOOKS, head, *writer.lines, "}", ""])
 
 
 def _raw(value: Value) -> NativeValue:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from .emitter import Emitter
 from .operands import LANES, Ref, constant, element_of, lanes_of
 from .vectors_float import extreme, from_float, half_fma, narrow, parameters, rounded, vector_text, widen
+from .vectors_wide import wide_function
 
 __all__ = ["vector_function"]
 
@@ -21,6 +22,8 @@ def vector_function(name: str, wide: bool = False) -> str:
     word = parts[0]
     if wide and word == "permute":
         return _permute_wide(name)
+    if wide and (text := wide_function(name, parts)) is not None:
+        return text
     maker = _MAKERS.get(word)
     if maker is not None and not (
         word in ("add", "sub", "mul", "fma", "sqrt", "div") and parts[1][0] in "fb"

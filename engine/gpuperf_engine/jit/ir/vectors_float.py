@@ -5,7 +5,9 @@ from __future__ import annotations
 from .emitter import Emitter
 from .operands import LANES, Ref, constant, lanes_of
 
-__all__ = ["extreme", "from_float", "half_fma", "narrow", "parameters", "rounded", "vector_text", "widen"]
+__all__ = [
+    "extreme", "from_float", "half_fma", "narrow", "narrowed", "parameters", "rounded", "vector_text", "widen",
+]  # fmt: skip
 
 _ROUNDING = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 #: fraction bits, exponent bias, bits of the result
@@ -100,9 +102,34 @@ def narrow(name: str, source: str, target: str, mode: str) -> str:
     """f32 or f64 to a narrower format."""
     to = Emitter()
     (a,) = parameters(_LL[source])
+    if source == "f32" and _FORMATS[target][1] == _FORMATS["f32"][1] and mode != "odd":
+        return vector_text(name, to, narrowed(to, a, target, mode), a)
     value = to.fpext(a, "double") if source == "f32" else a
     bits = _encode(to, to.raw(value, "i64"), target, mode)
     return vector_text(name, to, _finish(to, bits, target), a)
+
+
+def narrowed(to: Emitter, value: Ref, target: str, mode: str) -> Ref:
+    """Floats in a format with the exponents of f32 (``bf16``, ``tf32``), which has only fewer fraction bits: those above are rounded
+    as an integer, whose carry increments the exponent, up to infinity."""
+    fraction, _, width = _FORMATS[target]
+    shift = _FORMATS["f32"][0] - fraction
+    bits = to.raw(value, "i32")
+    if mode == "rn":
+        odd = to.and_(to.lshr(bits, shift), 1)
+        bits_up = to.add(bits, to.add(odd, (1 << (shift - 1)) - 1))
+    elif mode == "rna":
+        bits_up = to.add(bits, 1 << (shift - 1))
+    elif mode == "rz":
+        bits_up = bits
+    else:
+        outward = to.icmp("slt" if mode == "rm" else "sge", bits, 0)
+        bits_up = to.add(bits, to.select(outward, constant(bits.type, (1 << shift) - 1), 0))
+    none = constant(bits.type, ((1 << (width - 1)) - 1) << shift)
+    result = to.select(to.fcmp("uno", value, value), none, bits_up)
+    if target == "tf32":
+        return to.and_(result, -1 << shift)
+    return to.trunc(to.lshr(result, shift), f"i{width}")
 
 
 def _finish(to: Emitter, bits: Ref, target: str) -> Ref:

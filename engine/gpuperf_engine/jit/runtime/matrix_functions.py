@@ -41,8 +41,8 @@ def matrix_types(form: Form) -> tuple[list[ScalarType], str]:
     return sources, "{ " + ", ".join(map(vector_ll, results)) + " }"
 
 
-def matrix_function(name: str) -> str:
-    """The IR of a function, with the vector functions that it calls."""
+def matrix_function(name: str, wide: bool = False) -> str:
+    """The IR of a function, with the vector functions that it calls. ``wide``: the host has AVX-512."""
     opcode, *constants = name.removeprefix(PREFIX).split("/")
     (form,) = lookup(opcode)
     writer = Emitter()
@@ -61,18 +61,18 @@ def matrix_function(name: str) -> str:
     writer.give(whole)
     parameters = ", ".join(f"{vector_ll(type)} %a{index}" for index, type in enumerate(types))
     head = f'define {returned} @"{name}"({parameters}) nounwind {{'
-    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+    return "\n".join([*internal_functions(writer, wide), head, *writer.lines, "}", ""])
 
 
-def internal_functions(writer: Emitter) -> list[str]:
-    """Return the declarations and the vector functions that a function calls."""
-    inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
+def internal_functions(writer: Emitter, wide: bool) -> list[str]:
+    """Return the declarations and the vector functions that a function calls. ``wide``: the host has AVX-512."""
+    inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need, wide)]
     declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
     return [*dict.fromkeys([*declared, *inner])]
 
 
-def internal(name: str) -> list[str]:
+def internal(name: str, wide: bool) -> list[str]:
     """A vector function as part of another module: declarations, and the definition as one text."""
-    lines = vector_function(name).splitlines()
+    lines = vector_function(name, wide).splitlines()
     start = next(index for index, line in enumerate(lines) if line.startswith("define "))
     return [*lines[:start], "\n".join(lines[start:]).replace("define ", "define internal ", 1)]

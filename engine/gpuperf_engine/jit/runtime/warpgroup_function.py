@@ -14,7 +14,7 @@ from ..ir.abi import MATRICES_BYTES
 from ..ir.emitter import Emitter
 from ..ir.operands import LANES, Ref, constant, scalar_ll, vector_ll
 from ..ir.values import NativeValue
-from .matrix_functions import internal
+from .matrix_functions import internal_functions
 
 __all__ = ["LEFT", "PREFIX", "RESULT", "RIGHT", "ROWS", "WORDS", "ProductShape", "warpgroup_function"]
 
@@ -49,9 +49,9 @@ class ProductShape:
 class _Maker:
     """The function of one opcode."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, wide: bool) -> None:
         opcode, registers, *constants = name.removeprefix(PREFIX).split("/")
-        self.name = name
+        self.name, self.wide = name, wide
         self.sign_a, self.sign_b, self.selector = map(int, constants)
         (form,) = (
             each for each in lookup(opcode) if ProductShape(each).from_registers == bool(int(registers))
@@ -79,8 +79,6 @@ class _Maker:
         self.sums(kind, len(left) // 2)
         writer.give()
         body = writer.lines
-        inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
-        declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]
         head = f'define void @"{self.name}"({", ".join(parameters)}) nounwind {{'
         numbers = self.per * product.words
         rooms = [
@@ -88,7 +86,7 @@ class _Maker:
             f"%left = alloca [{len(left)} x {ll}], align 64",
             f"%right = alloca [{numbers * product.pitch} x {scalar_ll(kind)}], align 64",
         ]
-        return "\n".join([*dict.fromkeys([*declared, *inner]), head, *rooms, *body, "}", ""])
+        return "\n".join([*internal_functions(writer, self.wide), head, *rooms, *body, "}", ""])
 
     def left(self) -> list[NativeValue]:
         """Return the elements of A in a lane's two rows: that of its group, and eight rows below."""
@@ -174,9 +172,9 @@ class _Maker:
             writer.store(whole.vector(), cell, 64)
 
 
-def warpgroup_function(name: str) -> str:
-    """The IR of a function, with the vector functions that it calls."""
-    return _Maker(name).text()
+def warpgroup_function(name: str, wide: bool = False) -> str:
+    """The IR of a function, with the vector functions that it calls. ``wide``: the host has AVX-512."""
+    return _Maker(name, wide).text()
 
 
 def _native(value: Value) -> NativeValue:

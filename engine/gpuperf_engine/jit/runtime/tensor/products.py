@@ -28,14 +28,14 @@ _WIDE = lanes_of("double")
 _COLUMN = 8 * Tensor.LANES
 
 
-def tensor_function(name: str) -> str:
-    """Return the IR of one of the two functions."""
+def tensor_function(name: str, wide: bool = False) -> str:
+    """Return the IR of one of the two functions. ``wide``: the host has AVX-512."""
     writer = Emitter()
     writer.start("entry")
     (_write_numbers if name == NUMBERS else _write_sums)(writer)
     writer.give(constant("i32", 0))
     head = f'define i32 @"{name}"(ptr %work, ptr %same, ptr %too) nounwind {{'
-    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+    return "\n".join([*internal_functions(writer, wide), head, *writer.lines, "}", ""])
 
 
 def _field(writer: Emitter, offset: int) -> Ref:

@@ -1,6 +1,11 @@
-"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's semantics on scalars inside."""
+"""Atomics as LLVM IR: a loop over the active lanes in ascending order, with the row's semantics on scalars inside.
+
+Lanes whose elements are in the allocation that the site accessed last, or in shared memory, are checked here; others by the runtime.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from ...flow.operands import matched
 from ...isa.effects import ATOMIC
@@ -10,7 +15,9 @@ from ...isa.selectors import select as form_of
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...ptx.syntax import Immediate, Vector
-from ..ir.operands import LANES, Ref, constant, scalar_ll, vector_ll
+from ..ir.abi import UNWRITTEN, Context, Cta
+from ..ir.access_records import SiteCache
+from ..ir.operands import LANES, Ref, constant, scalar_ll, vector_ll, vector_of
 from ..ir.values import NativeValue
 from .memory import Access, pointer_number
 from .values import record_values
@@ -20,6 +27,28 @@ __all__ = ["write_atomic"]
 U64 = scalar_type("u64")
 #: bytes in ``%vals`` for each source operand, and for the old values
 _AREA = 1024
+
+
+@dataclass(frozen=True)
+class _Near:
+    """Elements that need no call of ``reach``: aligned, and with an index below ``limit`` from address ``low`` on, in the allocation
+    that the site accessed last or in shared memory. ``bias``: host address − address."""
+
+    access: Access
+    low: Ref
+    limit: Ref
+    bias: Ref
+
+    def has(self, address: Ref) -> Ref:
+        """Whether an address is one of them."""
+        writer = self.access.to.writer
+        shift = constant("i64", self.access.bytes.bit_length() - 1)
+        distance = writer.sub(address, self.low)
+        return writer.icmp("ult", writer.intrinsic("fshr.i64", "i64", distance, distance, shift), self.limit)
+
+    def host(self, address: Ref) -> Ref:
+        writer = self.access.to.writer
+        return writer.pointer(writer.add(address, self.bias))
 
 
 def write_atomic(access: Access) -> None:
@@ -33,11 +62,15 @@ def write_atomic(access: Access) -> None:
             writer.store(value.vector(), cell, 16)
     addresses = access.addresses()
     writer.store(addresses, "%area", 64)
-    writer.store(access.mask, "%loop")
-    between = _between(access, addresses)
-    if access.space != 1:
-        between = writer.or_(between, _noted(access))
+    races = writer.icmp("ne", _of_site(access, Context.RACE_SITES, "i16"), 0)
+    near = _near(access, races)
+    apart = None if access.space == 1 else _apart(access, addresses)
+    between = Ref("i32", "0") if apart is None else _unchecked(access, apart, races)
+    single = None if apart is None or near is None else _single(access, near, addresses, apart)
     head, body, done = writer.label("lanes"), writer.label("lane"), writer.label("done")
+    if single is not None:
+        single.begin()
+    writer.store(access.mask, "%loop")
     writer.jump(head)
     writer.start(head)
     writer.forget()
@@ -46,18 +79,96 @@ def write_atomic(access: Access) -> None:
     writer.start(body)
     lane = writer.zext(writer.intrinsic("cttz.i32", "i32", rest, constant("i1", "true")), "i64")
     writer.store(writer.and_(rest, _less(access, rest)), "%loop")
-    host = _reach(access, lane, between)
+    host = _host(access, lane, between, near)
+    if single is not None:
+        host = writer.select(single.holds, single.cell, host)
     for element in range(access.count):
-        _combine(access, sources, host, lane, element)
+        _combine(access, sources, host, lane, element, single)
     if access.space == 3 and access.bytes > 4:
         given = pointer_number(to, "%ctx"), writer.number(host), str(access.bytes)
         writer.call("put_back", "i64", *(("i64", value) for value in given))
     writer.jump(head)
     writer.start(done)
     writer.forget()
+    if single is not None:
+        single.end()
     access.count_atomic(writer.zext(access.mask, "i64"))
     if access.instruction.effect is ATOMIC:
         to.assign(access.instruction, _old(access), access.guard)
+
+
+def _of_site(access: Access, table: int, scalar: str) -> Ref:
+    """An element of a table of the context, by site."""
+    writer = access.to.writer
+    cell = writer.element(writer.field("%ctx", table, "ptr"), scalar, access.to.site(access.instruction))
+    return writer.load(scalar, cell)
+
+
+def _near(access: Access, races: Ref) -> _Near | None:
+    """The elements that need no call; ``None`` if all may need one. Where races are checked, there are none."""
+    to, writer = access.to, access.to.writer
+    if access.space == 1:
+        if to.generator.clustered or (access.bytes < 4 and not to.generator.watching):
+            return None
+        low, span, no = constant("i64", 0), Ref("i64", "%sharedbytes"), races
+        bias = writer.field("%cta", Cta.SHARED)
+        if not to.generator.watching:
+            writer.set_field("%cta", Cta.MARKED, constant("i64", 1))
+    else:
+        offset = writer.shl(Ref("i64", to.site(access.instruction)), SiteCache.BYTES.bit_length() - 1)
+        cache = writer.place(writer.field("%ctx", Context.CACHE, "ptr"), offset)
+        low, span, tracked = (
+            writer.field(cache, field) for field in (SiteCache.START, SiteCache.SPAN, SiteCache.TRACKED)
+        )
+        maps = writer.or_(writer.field("%ctx", Context.READS), writer.field("%ctx", Context.WRITES))
+        no = writer.or_(races, writer.icmp("ne", writer.or_(maps, tracked), 0))
+        bias = writer.field("%ctx", Context.ARENA)
+    count = writer.lshr(span, access.bytes.bit_length() - 1)
+    return _Near(access, low, writer.select(no, constant("i64", 0), count), bias)
+
+
+class _Single:
+    """An atomic whose lanes all have one address, in a program whose CTAs may run in parallel: they are combined in a cell of this
+    thread, which is exchanged with memory once, as if no other thread had accessed it in between; and again if one has."""
+
+    def __init__(self, access: Access, holds: Ref, host: Ref) -> None:
+        self.access, self.holds, self.host = access, holds, host
+        self.raw = f"i{access.type.bits}"
+        writer = access.to.writer
+        self.cell = writer.place("%vals", 3 * _AREA)
+        self._start = writer.at("%vals", 3 * _AREA + 64)
+        self._again = writer.label("single")
+
+    def begin(self) -> None:
+        writer = self.access.to.writer
+        ready = writer.label("ready")
+        writer.branch(self.holds, self._again, ready)
+        writer.start(self._again)
+        align = self.access.type.bytes
+        value = writer.ref(self.raw, f"load atomic {self.raw}, ptr {self.host} monotonic, align {align}")
+        writer.store(value, self.cell)
+        writer.store(value, self._start)
+        writer.enter(ready)
+
+    def end(self) -> None:
+        writer = self.access.to.writer
+        swap, finish = writer.label("swap"), writer.label("finish")
+        writer.branch(self.holds, swap, finish)
+        writer.start(swap)
+        old, new = writer.load(self.raw, self._start), writer.load(self.raw, self.cell)
+        pair = _exchanged(self.access, self.host, old, new)
+        writer.branch(writer.member(pair, 1, "i1"), finish, self._again)
+        writer.start(finish)
+
+
+def _single(access: Access, near: _Near, addresses: Ref, apart: Ref) -> _Single | None:
+    """The atomic as one exchange, in a program for which that is possible."""
+    writer = access.to.writer
+    if not access.to.generator.program.order_free or access.count > 1:
+        return None
+    address = writer.extract(addresses, _first(access))
+    tests = [writer.icmp("ne", access.mask, 0), writer.icmp("eq", apart, 0), near.has(address)]
+    return _Single(access, writer.all(tests), near.host(address))
 
 
 def _less(access: Access, rest: Ref) -> Ref:
@@ -82,18 +193,34 @@ def _operands(access: Access) -> list[list[NativeValue]]:
     return values
 
 
-def _between(access: Access, addresses: Ref) -> Ref:
-    """Lanes between the first and the last one, if all have the same address in global memory: those two have the same races."""
-    writer, mask = access.to.writer, access.mask
-    if access.space == 1:
-        return Ref("i32", "0")
-    first = writer.intrinsic("cttz.i32", "i32", mask, constant("i1", "false"))
-    one = writer.extract(addresses, writer.and_(first, LANES - 1))
-    apart = writer.bits(writer.icmp("ne", addresses, writer.splat(one)))
+def _first(access: Access) -> Ref:
+    """The first active lane, or 0."""
+    writer = access.to.writer
+    first = writer.intrinsic("cttz.i32", "i32", access.mask, constant("i1", "false"))
+    return writer.and_(first, LANES - 1)
+
+
+def _apart(access: Access, addresses: Ref) -> Ref:
+    """The active lanes with another address than the first one."""
+    writer = access.to.writer
+    one = writer.extract(addresses, _first(access))
+    return writer.and_(writer.bits(writer.icmp("ne", addresses, writer.splat(one))), access.mask)
+
+
+def _unchecked(access: Access, apart: Ref, races: Ref) -> Ref:
+    """Lanes that need no check for races of their own: those between the first and the last one, if all have the same address (those
+    two have the same races), and those that are checked all at once. None where races are not checked."""
+    writer, mask, before = access.to.writer, access.mask, access.to.writer.block
+    check, checked = writer.label("check"), writer.label("checked")
+    writer.branch(races, check, checked)
+    writer.start(check)
     behind = writer.intrinsic("ctlz.i32", "i32", mask, constant("i1", "false"))
     last = writer.lshr(Ref("i32", str(1 << 31)), writer.and_(behind, LANES - 1))
     inner = writer.and_(writer.and_(mask, _less(access, mask)), writer.not_(last))
-    return writer.select(writer.icmp("eq", writer.and_(apart, mask), 0), inner, Ref("i32", "0"))
+    between = writer.select(writer.icmp("eq", apart, 0), inner, Ref("i32", "0"))
+    lanes, after = writer.or_(between, _noted(access)), writer.block
+    writer.enter(checked)
+    return writer.phi("i32", (0, before), (lanes, after))
 
 
 def _noted(access: Access) -> Ref:
@@ -112,11 +239,32 @@ def _noted(access: Access) -> Ref:
     return writer.trunc(noted, "i32")
 
 
-def _reach(access: Access, lane: Ref, between: Ref) -> Ref:
+def _host(access: Access, lane: Ref, between: Ref, near: _Near | None) -> Ref:
     """Host pointer of one lane's element, checked; ``between``: lanes that are not checked for races."""
+    writer = access.to.writer
+    address = writer.load("i64", writer.element("%area", "i64", lane))
+    if near is None:
+        return _reach(access, lane, address, between)
+    fast, slow, reached = writer.label("near"), writer.label("far"), writer.label("reached")
+    writer.branch(near.has(address), fast, slow)
+    writer.start(fast)
+    host = near.host(address)
+    if access.space == 1:
+        written = writer.label("written")
+        writer.branch(_is_written(access, host), written, slow)
+        writer.start(written)
+        _mark(access, host)
+    close = writer.block
+    writer.jump(reached)
+    writer.start(slow)
+    checked, far = _reach(access, lane, address, between), writer.block
+    writer.enter(reached)
+    return writer.phi("ptr", (host, close), (checked, far))
+
+
+def _reach(access: Access, lane: Ref, address: Ref, between: Ref) -> Ref:
+    """Host pointer of one lane's element, by the runtime."""
     to, writer = access.to, access.to.writer
-    cell = writer.element("%area", "i64", lane)
-    address = writer.load("i64", cell)
     unseen = writer.and_(writer.lshr(writer.zext(between, "i64"), lane), 1)
     how = writer.or_(writer.shl(unseen, 5), access.space + 12)
     arguments = [
@@ -128,7 +276,46 @@ def _reach(access: Access, lane: Ref, between: Ref) -> Ref:
     return writer.pointer(reached)
 
 
-def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: Ref, element: int) -> None:
+def _shadow(access: Access, host: Ref) -> Ref:
+    writer = access.to.writer
+    return writer.place(host, writer.field("%cta", Cta.SHARED_SHADOW))
+
+
+def _is_written(access: Access, host: Ref) -> Ref:
+    """Whether all bytes of an element in shared memory have been written, by the shadow or the fill pattern (``Context.WATCH``)."""
+    writer, size = access.to.writer, access.bytes
+    if access.to.generator.watching:
+        seen = writer.load(f"i{8 * size}", _shadow(access, host), 1)
+        return writer.icmp("eq", seen, 0x01010101010101010101010101010101 % (1 << 8 * size))
+    words = writer.load(vector_of(size // 4, "i32"), host, 4)
+    return writer.icmp("eq", writer.bits(writer.icmp("eq", words, UNWRITTEN)), 0)
+
+
+def _mark(access: Access, host: Ref) -> None:
+    """Mark the words of an element in shared memory, as the value to store may be the fill pattern."""
+    if access.to.generator.watching:
+        return
+    writer, shadow = access.to.writer, _shadow(access, host)
+    for word in range(access.bytes // 4):
+        writer.set_field(shadow, 4 * word, constant("i8", 1))
+
+
+def _exchanged(access: Access, memory: str, old: Ref, new: Ref) -> Ref:
+    """Compare and swap; returns the pair of what was there and whether it was ``old``."""
+    raw, align = f"i{access.type.bits}", access.type.bytes
+    return access.to.writer.ref(
+        f"{{{raw}, i1}}", f"cmpxchg ptr {memory}, {raw} {old}, {raw} {new} seq_cst seq_cst, align {align}"
+    )
+
+
+def _combine(
+    access: Access,
+    sources: list[list[NativeValue]],
+    host: Ref,
+    lane: Ref,
+    element: int,
+    single: _Single | None,
+) -> None:
     """old → new for one element of one lane; stores the old value after the operands."""
     to, writer = access.to, access.to.writer
     kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
@@ -153,19 +340,26 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     text = new.clean().scalar()
     new_raw = text if kind == raw else writer.bitcast(text, raw)
     if shared_host:
-        writer.enter(writer.label("swap"))
-        pair = writer.ref(
-            f"{{{raw}, i1}}",
-            f"cmpxchg ptr {memory}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}",
-        )
+        swap = writer.label("swap")
+        if single is not None:
+            put = writer.label("put")
+            writer.branch(single.holds, put, swap)
+            writer.start(put)
+            writer.store(new_raw, memory, access.type.bytes)
+            writer.jump(stored)
+            writer.start(swap)
+        else:
+            writer.enter(swap)
+        pair = _exchanged(access, memory, old_raw, new_raw)
         current.come(writer.member(pair, 0, raw))
         writer.branch(writer.member(pair, 1, "i1"), stored, again)
         writer.start(stored)
     else:
         writer.store(new_raw, memory, access.type.bytes)
-    base = to.writer.at("%vals", 2 * _AREA + element * LANES * access.type.bytes)
-    cell = writer.element(base, raw, lane)
-    writer.store(old_raw, cell)
+    if access.instruction.effect is ATOMIC:
+        base = to.writer.at("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+        cell = writer.element(base, raw, lane)
+        writer.store(old_raw, cell)
 
 
 def _evaluated(access: Access, lane: Ref, given: list[Value | int]) -> NativeValue:

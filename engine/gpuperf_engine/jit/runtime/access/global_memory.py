@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...ir.abi import Context, Cta
 from ...ir.access_records import SITE_BYTES, Counter, GlobalShape, SharedShape, SiteCache
-from ...ir.operands import LANES, Ref, numbers, vector_of
+from ...ir.operands import LANES, Ref, count_of, numbers, vector_of
 from ...ir.race_records import Race
 from .text import (
     ACTIVE,
@@ -20,21 +20,35 @@ from .text import (
     AccessEmitter,
     Form,
     begin,
+    busy,
     finish,
     head_of,
+    pass_on,
     slow,
     stored,
+    whole_name,
 )
 
 __all__ = ["global_access"]
 
 #: space, + 4 where sectors are not counted
 _HOW = Ref("i64", "%how")
+_EXTRA = ", i64 %how"
+_WORD = Form(4)
+#: bytes of a vector that hosts load for one lane
+_VECTOR = 16
 
 
 def global_access(name: str, form: Form, wide: bool, stores: bool) -> str:
-    """Arena and generic addresses."""
-    return _Global(name, form, wide, stores).text()
+    """Arena and generic addresses. The function takes the common paths of launches that observe nothing, and needs no stack; for all
+    others it calls another one."""
+    if not wide:
+        return _Global(name, form, wide, stores).text()
+    whole = _Global(whole_name(name), form, wide, stores).text().replace("define ", "define internal ", 1)
+    texts = [_Plain(name, form, wide, stores).text(), whole]
+    if _has_function_for_lanes(form, stores):
+        texts.append(_stored_by_lanes(name, form) if stores else _loaded_by_lanes(name, form))
+    return "\n".join(texts)
 
 
 class _Global:
@@ -50,8 +64,7 @@ class _Global:
             to.do(f"%padded = alloca [{LANES * self.form.size + 128} x i8], align 64")
         self.value = stored(to, self.form, self.stores)
         self._strong()
-        self.cache = to.place(to.context(Context.CACHE, "ptr"), to.shl(SITE, 5))
-        self.low, self.span = to.field(self.cache, SiteCache.START), to.field(self.cache, SiteCache.SPAN)
+        self._known()
         in_order = self._in_order()
         self.arena = to.context(Context.ARENA)
         counting = to.context(Context.COUNTING)
@@ -69,7 +82,13 @@ class _Global:
         self._in_shared()
         to.start("lanewise")
         self._lanewise()
-        return to.function(head_of(self.name, self.form, self.stores, V64, ", i64 %how"))
+        return to.function(head_of(self.name, self.form, self.stores, V64, _EXTRA))
+
+    def _known(self) -> None:
+        """Read which allocation the site accessed last."""
+        to = self.to
+        self.cache = to.place(to.context(Context.CACHE, "ptr"), to.shl(SITE, 5))
+        self.low, self.span = to.field(self.cache, SiteCache.START), to.field(self.cache, SiteCache.SPAN)
 
     def _strong(self) -> None:
         """Record a strong access, which may be a flag that orders other accesses."""
@@ -101,20 +120,26 @@ class _Global:
 
     # -- consecutive lanes -----------------------------------------------------------------------------------------------
 
+    def _row(self, host: Ref) -> Ref | None:
+        """Access consecutive elements from a pointer on. Returns what was loaded."""
+        to, form = self.to, self.form
+        self.on = to.repeat(ACTIVE, form.pieces) if self.wide else None
+        if self.stores:
+            self._put_row(self.value, host)
+            return None
+        if self.on is not None:
+            loaded = to.masked_load(form.raw, host, self.on, form.align)
+        else:
+            loaded = to.load(form.raw, host, form.align)
+        if not form.alone:
+            to.split(loaded, form)
+        return loaded
+
     def _contiguous(self) -> None:
         to, form = self.to, self.form
         self._checked("row", self.zero)
         host = to.pointer(to.add(self.arena, self.zero))
-        self.on = to.repeat(ACTIVE, form.pieces) if self.wide else None
-        loaded = None
-        if self.stores:
-            self._put_row(self.value, host)
-        elif self.on is not None:
-            loaded = to.masked_load(form.raw, host, self.on, form.align)
-        else:
-            loaded = to.load(form.raw, host, form.align)
-        if loaded is not None and not form.alone:
-            to.split(loaded, form)
+        loaded = self._row(host)
         self._shadow_of_row(host)
         map_ = to.context(Context.WRITES if self.stores else Context.READS)
         to.branch(to.icmp("eq", map_, 0), "mapped", "map")
@@ -185,15 +210,12 @@ class _Global:
         to.start("gather")
         to.store(ADDRESSES, "%area", 64)
         stored = self._checked("anywhere", to.number("%area"))
-        pointers = to.pointers(to.pointer(self.arena), ADDRESSES, form)
         shadows = to.pointer(to.context(Context.SHADOW))
         gathered = None
         if self.stores:
-            to.scatter(self.value, pointers, stored, form)
+            to.scatter(self.value, to.pointers(to.pointer(self.arena), ADDRESSES, form), stored, form)
         else:
-            gathered = to.gather(pointers, ACTIVE, form)
-            if not form.alone:
-                to.split(gathered, form)
+            gathered = self._any()
         to.branch(to.icmp("ne", to.field(self.cache, SiteCache.TRACKED), 0), "note", "noted")
         to.start("note")
         if self.stores:
@@ -213,6 +235,21 @@ class _Global:
         self._count("any", "out1")
         to.start("out1")
         finish(to, form, self.stores, gathered)
+
+    def _any(self) -> Ref:
+        """Load from any addresses."""
+        to, form = self.to, self.form
+        base = to.pointer(self.arena)
+        if form.size >= 4:
+            gathered = to.gather(to.pointers(base, ADDRESSES, form), ACTIVE, form)
+        else:
+            # the word around each element, whose other bytes may belong to nothing but are on the same page
+            words = to.gather(to.pointers(base, to.and_(ADDRESSES, -4), _WORD), ACTIVE, _WORD)
+            turned = to.shl(to.trunc(to.and_(ADDRESSES, 3), "i32"), 3)
+            gathered = to.trunc(to.lshr(words, turned), form.kind)
+        if not form.alone:
+            to.split(gathered, form)
+        return gathered
 
     # -- lane by lane --------------------------------------------------------------------------------------------------------
 
@@ -386,3 +423,88 @@ class _Global:
             to.store(value, cell)
         for value, cell in distances:
             to.store(value, cell, 64)
+
+
+class _Plain(_Global):
+    """The common paths of launches without counters, checks for races, footprint and shadow."""
+
+    def text(self) -> str:
+        to, form = self.to, self.form
+        begin(to, form)
+        self.value = stored(to, form, self.stores)
+        self._known()
+        maps = to.context(Context.WRITES if self.stores else Context.READS)
+        busy(to, [to.race_flags(), maps, to.field(self.cache, SiteCache.TRACKED)])
+        in_order = self._in_order()
+        self.arena = to.context(Context.ARENA)
+        to.branch(to.all(in_order), "row", "apart")
+        to.start("row")
+        finish(to, form, self.stores, self._row(to.pointer(to.add(self.arena, self.zero))))
+        to.start("apart")
+        outside = to.outside(to.rotated(to.sub(ADDRESSES, to.splat(self.low)), form.shift), self.limit)
+        to.branch(to.icmp("eq", outside, 0), "anywhere", "whole")
+        to.start("anywhere")
+        if _has_function_for_lanes(form, self.stores):
+            to.do(f"tail call {head_of(_lanes_name(self.name), form, self.stores, V64, _EXTRA)}")
+            to.give()
+        elif not self.stores:
+            finish(to, form, False, self._any())
+        else:
+            to.scatter(self.value, to.pointers(to.pointer(self.arena), ADDRESSES, form), ACTIVE, form)
+            to.give()
+        pass_on(to, self.name, form, self.stores, V64, _EXTRA)
+        return to.function(head_of(self.name, form, self.stores, V64, _EXTRA))
+
+
+def _has_function_for_lanes(form: Form, stores: bool) -> bool:
+    """Whether a function of its own accesses any addresses, as that needs a stack. Hosts have no scatter for parts of words, which
+    often few lanes store; and one vector per lane takes less time than a gather or scatter of its parts."""
+    return form.size >= _VECTOR or (stores and form.size < 4)
+
+
+def _lanes_name(name: str) -> str:
+    return f"{name}_lanes"
+
+
+def _stored_by_lanes(name: str, form: Form) -> str:
+    """The function that stores the active lanes' elements one after the other, in ascending order."""
+    to = AccessEmitter()
+    begin(to, form)
+    to.store(ADDRESSES, "%area", 64)
+    to.store(stored(to, form, True), "%out", 64)
+    arena = to.context(Context.ARENA)
+    to.branch(to.icmp("eq", MASK, 0), "done", "lane")
+    to.start("lane")
+    rest = to.phi("i32", (MASK, "entry"))
+    lane = to.zext(to.ref("i32", f"call i32 @llvm.cttz.i32(i32 {rest}, i1 true)"), "i64")
+    address = to.load("i64", to.element("%area", "i64", lane))
+    kind = form.kind if form.pieces == 1 else vector_of(form.pieces, form.kind)
+    item = to.load(kind, to.element("%out", kind, lane), form.align)
+    to.store(item, to.pointer(to.add(arena, address)), form.align)
+    less = to.and_(rest, to.sub(rest, 1))
+    rest.come(less)
+    to.branch(to.icmp("eq", less, 0), "done", "lane")
+    to.start("done")
+    to.give()
+    return to.function(f"internal {head_of(_lanes_name(name), form, True, V64, _EXTRA)}")
+
+
+def _loaded_by_lanes(name: str, form: Form) -> str:
+    """The function that loads a vector for each lane, for inactive ones from zeros."""
+    to = AccessEmitter()
+    begin(to, form)
+    zeros = f"@{name}_zeros"
+    pointers = to.add(ADDRESSES, to.splat(to.context(Context.ARENA)))
+    to.store(to.select(ACTIVE, pointers, to.splat(to.number(zeros))), "%area", 64)
+    kind = vector_of(form.pieces, form.kind)
+    parts = []
+    for lane in range(LANES):
+        address = to.load("i64", to.place("%area", 8 * lane))
+        parts.append(to.load(kind, to.pointer(address), form.align))
+    while len(parts) > 1:
+        size = 2 * count_of(parts[0].type)
+        parts = [to.pick(one, range(size), other) for one, other in zip(parts[::2], parts[1::2])]
+    to.split(parts[0], form)
+    to.give()
+    constant = f"{zeros} = internal constant [{form.size} x i8] zeroinitializer, align 64\n"
+    return constant + to.function(f"internal {head_of(_lanes_name(name), form, False, V64, _EXTRA)}")

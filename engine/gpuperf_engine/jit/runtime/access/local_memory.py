@@ -22,10 +22,13 @@ from .text import (
     AccessEmitter,
     Form,
     begin,
+    busy,
     finish,
     head_of,
+    pass_on,
     slow,
     stored,
+    whole_name,
 )
 
 __all__ = ["local_access"]
@@ -37,8 +40,10 @@ _FAR = 0x7FFFFFFF
 
 
 def local_access(name: str, form: Form, wide: bool, stores: bool) -> str:
-    """Return the function for local memory, with addresses in it."""
-    return _Local(name, form, wide, stores).text()
+    """Return the function for local memory, with addresses in it. It takes the common paths of launches without counters, and needs no
+    stack; for all others it calls another one."""
+    whole = _Local(whole_name(name), form, wide, stores).text().replace("define ", "define internal ", 1)
+    return "\n".join([_Plain(name, form, wide, stores).text(), whole])
 
 
 class _Local:
@@ -51,13 +56,7 @@ class _Local:
         to, form = self.to, self.form
         begin(to, form)
         self.value = stored(to, form, self.stores)
-        far = to.icmp("ugt", ADDRESSES, _FAR)
-        self.near = to.select(far, Ref(V32, f"splat (i32 {_FAR})"), to.trunc(ADDRESSES, "i32"))
-        cta, state = to.context(Context.CTA, "ptr"), to.context(Context.STATE, "ptr")
-        self.limit = to.context(Context.LOCAL_BYTES)
-        warp = to.zext(to.field(state, State.INDEX, "i32"), "i64")
-        self.base = to.place(to.field(cta, Cta.LOCAL, "ptr"), to.mul(to.shl(warp, 5), self.limit))
-        self.shadow = to.place(self.base, to.field(cta, Cta.LOCAL_SHADOW))
+        self._prepare()
         held = self._whole_rows()
         loose = self._gathered()
         to.start("slow")
@@ -74,6 +73,17 @@ class _Local:
             )
         finish(to, form, self.stores, result)
         return to.function(head_of(self.name, form, self.stores, V64))
+
+    def _prepare(self) -> None:
+        """Find the memory of the warp and its shadow."""
+        to = self.to
+        far = to.icmp("ugt", ADDRESSES, _FAR)
+        self.near = to.select(far, Ref(V32, f"splat (i32 {_FAR})"), to.trunc(ADDRESSES, "i32"))
+        cta, state = to.context(Context.CTA, "ptr"), to.context(Context.STATE, "ptr")
+        self.limit = to.context(Context.LOCAL_BYTES)
+        warp = to.zext(to.field(state, State.INDEX, "i32"), "i64")
+        self.base = to.place(to.field(cta, Cta.LOCAL, "ptr"), to.mul(to.shl(warp, 5), self.limit))
+        self.shadow = to.place(self.base, to.field(cta, Cta.LOCAL_SHADOW))
 
     def _whole_rows(self) -> Ref | None:
         """Access whole rows, as all lanes have one address. Returns the loaded value."""
@@ -162,6 +172,26 @@ def _load(to: AccessEmitter, offset: Ref) -> Ref:
 
 def _gather(to: AccessEmitter, pointers: Ref) -> Ref:
     return to.gather(pointers, ACTIVE, _WORD)
+
+
+class _Plain(_Local):
+    """The common paths of launches without counters."""
+
+    def text(self) -> str:
+        to, form = self.to, self.form
+        begin(to, form)
+        self.value = stored(to, form, self.stores)
+        busy(to, [])
+        self._prepare()
+        held = self._whole_rows()
+        loose = self._gathered()
+        to.start("slow")
+        to.jump("whole")
+        for label, value in (("uniform", held), *([("scattered", loose)] if self.wide else [])):
+            to.start(label)
+            finish(to, form, self.stores, value)
+        pass_on(to, self.name, form, self.stores, V64)
+        return to.function(head_of(self.name, form, self.stores, V64))
 
 
 class _Rows:

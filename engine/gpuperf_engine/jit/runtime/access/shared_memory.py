@@ -23,10 +23,13 @@ from .text import (
     AccessEmitter,
     Form,
     begin,
+    busy,
     finish,
     head_of,
+    pass_on,
     slow,
     stored,
+    whole_name,
 )
 
 __all__ = ["shared_access"]
@@ -35,8 +38,12 @@ _WORD = Form(4)
 
 
 def shared_access(name: str, form: Form, wide: bool, stores: bool) -> str:
-    """Return the function for shared memory, with 32-bit addresses."""
-    return _Shared(name, form, wide, stores).text()
+    """Return the function for shared memory, with 32-bit addresses. It takes the common paths of launches that observe nothing, and
+    needs no stack; for all others it calls another one, which also serves the shared memory of other CTAs."""
+    whole = _Shared(name, form, wide, stores)
+    whole.name = whole_name(name)
+    text = whole.text().replace("define ", "define internal ", 1)
+    return "\n".join([_Plain(name, form, wide, stores).text(), text])
 
 
 class _Shared:
@@ -53,6 +60,16 @@ class _Shared:
         begin(to, form)
         self.value = stored(to, form, self.stores)
         self._races()
+        self._prepare()
+        self._rows()
+        self._scattered()
+        self._slowly()
+        self._count()
+        return to.function(head_of(self.name, form, self.stores, V32))
+
+    def _prepare(self) -> None:
+        """Compare the addresses of each half warp."""
+        to, form = self.to, self.form
         cta = self.cta = to.context(Context.CTA, "ptr")
         self.base = to.field(cta, Cta.SHARED, "ptr")
         self.shadow = to.place(self.base, to.field(cta, Cta.SHARED_SHADOW)) if self.watched else None
@@ -70,10 +87,6 @@ class _Shared:
             # parts of words are stored to watched memory only
             narrow = form.size < 4
             self.sound = Ref("i1", "false") if narrow else to.not_(self._unwritten(self.value, None))
-        self._rows()
-        self._scattered()
-        self._count()
-        return to.function(head_of(self.name, form, self.stores, V32))
 
     def _races(self) -> None:
         """Check for races first, while memory still has the overwritten values."""
@@ -189,6 +202,9 @@ class _Shared:
                 self._gather()
         else:
             to.jump("slow")
+
+    def _slowly(self) -> None:
+        to, form = self.to, self.form
         to.start("slow")
         self._of_peer()
         to.start("lanewise")
@@ -372,3 +388,23 @@ class _Shared:
         measured = to.run("count_wavefronts", items)
         to.store(measured, to.place(shape, SharedShape.RESULT))
         to.jump("end")
+
+
+class _Plain(_Shared):
+    """The common paths of launches without counters and checks for races."""
+
+    def text(self) -> str:
+        to, form = self.to, self.form
+        begin(to, form)
+        self.value = stored(to, form, self.stores)
+        busy(to, [to.race_flags()])
+        self._prepare()
+        self._rows()
+        self._scattered()
+        for label, ways in (("kinds", self.held), *([("shapes", self.loose)] if self.wide else [])):
+            to.start(label)
+            finish(to, form, self.stores, self._joined(ways))
+        to.start("slow")
+        to.jump("whole")
+        pass_on(to, self.name, form, self.stores, V32)
+        return to.function(head_of(self.name, form, self.stores, V32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.abi import Context
@@ -21,12 +22,15 @@ __all__ = [
     "AccessEmitter",
     "Form",
     "begin",
+    "busy",
     "declarations",
     "finish",
     "head_of",
+    "pass_on",
     "slow",
     "stored",
     "stored_at",
+    "whole_name",
 ]
 
 V64, V32, V1 = lanes_of("i64"), lanes_of("i32"), lanes_of("i1")
@@ -266,6 +270,35 @@ def head_of(name: str, form: Form, stores: bool, addresses: str, extra: str = ""
     value = "" if form.alone and not stores else f", {form.raw} %v" if form.alone else ", ptr %vals"
     result = form.raw if form.alone and not stores else "void"
     return f"{result} @{name}(ptr %ctx, i64 %site, i32 %mask, {addresses} %a{extra}{value})"
+
+
+def busy(to: AccessEmitter, fields: Sequence[Ref]) -> None:
+    """Branch to ``whole`` if sectors and wavefronts are counted, or if any of the fields, of up to 64 bits, is not zero."""
+    to.branch(to.icmp("eq", to.context(Context.COUNTING), 0), "quiet", "whole")
+    to.start("quiet")
+    if not fields:
+        return
+    together, *others = (item if item.type == "i64" else to.zext(item, "i64") for item in fields)
+    for item in others:
+        together = to.or_(together, item)
+    to.branch(to.icmp("eq", together, 0), "plain", "whole")
+    to.start("plain")
+
+
+def whole_name(name: str) -> str:
+    """The function that does all that an access may need, beside the one that takes the common paths."""
+    return f"{name}_whole"
+
+
+def pass_on(to: AccessEmitter, name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> None:
+    """Write the block ``whole``: call the function that does all that the access may need, in place of this one."""
+    to.start("whole")
+    call = f"tail call {head_of(whole_name(name), form, stores, addresses, extra)}"
+    if stores or not form.alone:
+        to.do(call)
+        to.give()
+    else:
+        to.give(to.ref(form.raw, call))
 
 
 def begin(to: AccessEmitter, form: Form) -> None:

@@ -296,6 +296,8 @@ class Work:
         """Wait for operations. A launch that can never end fails then."""
         since = None
         while any(map(wanted, self.operations)):
+            # before the launch is examined, as a thread may write what it waits for, and end
+            others = self._others()
             repeats = True
             for flight in [*self.flights]:
                 flight.lend(awaited=True)
@@ -305,7 +307,7 @@ class Work:
                 self._changes.wait(0)
                 continue
             since = since or time.monotonic()
-            if time.monotonic() - since < patience and self._others():
+            if time.monotonic() - since < patience and others:
                 self._changes.wait(_LATEST)  # without the lock
                 continue
             for flight in [*self.flights]:

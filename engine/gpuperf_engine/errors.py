@@ -57,7 +57,7 @@ class EngineError(Exception):
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.message, self.span, self.details, self.hint)
+        return _rebuild, (type(self), self.message, self.span, self.details, self.hint), self.__dict__
 
 
 class ArgumentError(EngineError, TypeError):
@@ -95,7 +95,12 @@ class LaunchError(EngineError):
 
 
 class MemoryFault(EngineError):
-    """An access out of bounds, misaligned, to a null pointer, to memory of the wrong kind or (if asked) uninitialised."""
+    """An access out of bounds, misaligned, to a null pointer, to memory of the wrong kind or (if asked) uninitialised.
+
+    ``misaligned``: its address is no multiple of its size.
+    """
+
+    misaligned: bool = False
 
 
 class TrapError(EngineError):

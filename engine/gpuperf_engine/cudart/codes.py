@@ -130,7 +130,7 @@ def code_of(error: EngineError, *, running: bool) -> int:
     if isinstance(error, TrapError):
         return 710 if "assert" in str(error).lower() else 715
     if isinstance(error, MemoryFault):
-        return 716 if "align" in error.message else 700
+        return 716 if error.misaligned else 700
     if isinstance(error, (Deadlock, BudgetExceeded)):
         return 702
     if isinstance(error, Unsupported):

@@ -70,9 +70,11 @@ def _fault(access: Access, message: str, hint: str | None, more: Sequence[str] =
 
 
 def _misaligned(access: Access, access_text: str, address_text: str) -> MemoryFault:
-    return _fault(
+    fault = _fault(
         access, f"misaligned {access_text} {address_text}", f"the address must be a multiple of {access.size}"
     )
+    fault.misaligned = True
+    return fault
 
 
 def _window_fault(access: Access, access_text: str) -> MemoryFault:

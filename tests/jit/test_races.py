@@ -742,3 +742,40 @@ ret; }"""
     kernel, data = ge.parse(text, path="k.ptx")["k"], device.empty(1 << 37 | 64, np.uint8)
     assert not device.launch(kernel, 1, 64, [data, apart]).races
     assert [race.kind for race in device.launch(kernel, 1, 64, [data, 0]).races] == ["WAW"]
+
+
+UNWRITTEN = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() {{
+    .reg .b16 %h; .reg .b32 %r<8>; .reg .pred %p<3>; .shared .align 4 .b8 tile[512];
+    mov.u32 %r1, %tid.x; mul.lo.u32 %r2, %r1, {size}; mov.u32 %r3, tile; add.u32 %r2, %r3, %r2;
+    {first}
+    setp.lt.u32 %p0, %r1, 16;
+    @%p0 st.shared.u{bits} [%r2], {value};
+    and.b32 %r4, %r1, 31; mul.lo.u32 %r4, %r4, {size}; add.u32 %r4, %r3, %r4;
+    {second};
+    ret; }}"""
+
+
+@pytest.mark.parametrize("first", ["", "st.shared.u{bits} [%r2], {value}; bar.sync 0;"])
+@pytest.mark.parametrize(
+    ("size", "value", "second", "kinds"),
+    [
+        (4, "%r1", "ld.shared.u{bits} {value}, [%r4]", {"RAW": 16}),
+        (1, "%h", "ld.shared.u{bits} {value}, [%r4]", {"RAW": 16}),
+        # the pattern of memory that nothing has written
+        (4, "%r1", "mov.u32 %r1, 0x5BD1E995; @%p1 st.shared.u{bits} [%r4], {value}", {"WAW": 16}),
+    ],
+)
+def test_conflicts_are_counted_once_where_memory_is_unwritten(
+    first: str, size: int, value: str, second: str, kinds: dict[str, int]
+) -> None:
+    """Of 32 words, or bytes, the first warp has stored 16, which the second one accesses."""
+    options = {"size": size, "bits": 8 * size, "value": value}
+    given = {name: text.format(**options) for name, text in (("first", first), ("second", second))}
+    body = UNWRITTEN.format(**options, **given).replace(
+        "setp.lt.u32 %p0", "cvt.u16.u32 %h, %r1; setp.ge.u32 %p1, %r1, 32;\n    setp.lt.u32 %p0", 1
+    )
+    races = ge.Device(observe=()).launch(ge.parse(body, path="k.ptx")["k"], 1, 64).races
+    assert {race.kind: race.count for race in races} == kinds

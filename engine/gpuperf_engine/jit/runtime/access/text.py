@@ -325,8 +325,8 @@ def stored_at(to: AccessEmitter, form: Form) -> Ref:
     return to.number("%out")
 
 
-def slow(to: AccessEmitter, form: Form, stores: bool, wide_addresses: Ref, space: str) -> Ref | None:
-    """Lane by lane; returns what was loaded, if that is returned."""
+def slow(to: AccessEmitter, form: Form, stores: bool, wide_addresses: Ref, space: str | Ref) -> Ref | None:
+    """Lane by lane; returns what was loaded, if that is returned. ``space``: + 16 if races are already checked."""
     to.store(wide_addresses, "%area", 64)
     if form.alone:
         to.put(form.raw, "%v" if stores else "zeroinitializer", "%out", 64)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuperf_engine import Device, Profile, TensorMap
     from gpuperf_engine.errors import LaunchError
     from gpuperf_engine.memory.arrays import DeviceArray, HostArray
-    from gpuperf_engine.memory.images import ImageObject
+    from gpuperf_engine.memory.images import ImageObject, SamplerObject
     from gpuperf_engine.profile.budget import Budget
 
     from ..programs.device import Launch
@@ -171,6 +171,12 @@ class Gpuperf:
         """A surface object of a device array, an argument for kernels; options as ``Device.surface`` of the engine."""
         __tracebackhide__ = True
         return self.device.surface(array, **options)
+
+    @_quiet
+    def sampler(self, **options: Any) -> SamplerObject:
+        """A sampler apart from textures, an argument for kernels; options as ``Device.sampler`` of the engine."""
+        __tracebackhide__ = True
+        return self.device.sampler(**options)
 
     @_quiet
     def kernel(

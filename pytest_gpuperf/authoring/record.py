@@ -192,8 +192,9 @@ class Recorder:
         if isinstance(arg, (bytes, bytearray)):
             return f"bytes:{digest_bytes(bytes(arg))}"
         properties = getattr(arg, "properties", None)
-        if isinstance(properties, bytes):  # a texture or surface
-            return f"image:{digest_bytes(properties)}:{self._argument(arg.array)}"
+        if isinstance(properties, bytes):  # a texture, surface or sampler
+            texels = "" if arg.kind == "sampler" else f":{self._argument(arg.array)}"
+            return f"image:{digest_bytes(properties)}{texels}"
         if type(arg).__name__ == "TensorMap":
             return f"map:{digest_bytes(bytes(arg))}:{self._argument(arg.array)}"
         allocation = getattr(arg, "allocation", None)

@@ -77,16 +77,10 @@ def test_every_instruction_of_the_manual_has_a_row() -> None:
 
 
 def is_left_out(row: Row) -> bool:
-    """What has no semantics on purpose: tensor memory as of PTX 9.4, copies to and from other devices, and samplers apart from
-    their texture."""
+    """What has no semantics on purpose: tensor memory as of PTX 9.4, and copies to and from other devices."""
     if row.name == "tcgen05":
         return row.available.since >= (9, 4)
-    if row.name == "fabric":
-        return not row.syntax.startswith(("fabric.submit", "fabric.wait"))
-    if row.name not in ("tex", "tld4"):
-        return False
-    operands = {operand.name for choice in row.operand_choices for operand in choice}
-    return "b" in operands
+    return row.name == "fabric" and not row.syntax.startswith(("fabric.submit", "fabric.wait"))
 
 
 def test_rows_without_semantics() -> None:

@@ -262,6 +262,10 @@ class AnyImage(Image):
         assert rows.type.name == "u32"
         return Exact(self.generator.getrandbits(32), scalar_type("u32"))
 
+    def word_of(self, handle: Value, place: int) -> Exact:
+        assert handle.type.bits == 64
+        return Exact(self.generator.getrandbits(32), scalar_type("u32"))
+
     def load(self, address: Value, where: Value) -> Exact:
         assert (address.type.name, where.type) == ("u64", PRED)
         return Exact(self.generator.getrandbits(32), scalar_type("b32"))

@@ -420,6 +420,19 @@ def test_how_a_texture_is_read_is_an_input(real):
     assert real.report()["cases"][0]["inputs_changed"]
 
 
+def test_how_a_sampler_reads_is_an_input(real):
+    fetch = FETCH.replace("sm_70", "sm_70, texmode_independent").replace("[%rd1, {%f1}]", "[image, s, {%f1}]")
+    fetch = fetch.replace(".u64 image", ".texref image").replace("%rd1, [image];", "%rd1, [x];")
+    real.write("fetch.ptx", fetch.replace(", .param .u64 x,", ", .param .u64 x, .param .samplerref s,"))
+    sampled = FETCHES.replace("(texture, x, out)", '(texture, x, gpuperf.sampler(filter="{filter}"), out)')
+    sampled = sampled.replace('np.float32)), filter="{filter}")', "np.float32)))")
+    real.write("test_k.py", sampled.format(filter="nearest"))
+    assert real.update().ret == 0
+    assert not real.report()["cases"][0]["inputs_changed"]
+    real.write("test_k.py", sampled.format(filter="linear"))
+    assert real.report()["cases"][0]["inputs_changed"]
+
+
 def test_accesses_past_the_end_of_an_array(pytester: pytest.Pytester) -> None:
     """A compare-and-swap of the word that a tensor of two bytes lies in: a note, an error or nothing, as the settings say."""
 

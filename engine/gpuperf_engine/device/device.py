@@ -17,6 +17,7 @@ from ..memory.arena import Allocation, Memory, Saved
 from ..memory.arrays import DeviceArray, as_whole
 from ..memory.heap import HEAP_BYTES
 from ..ptx.module import Function, make_current
+from ..ptx.syntax import Variable
 from ..results import ProvenValues
 from ..simt.clusters import check_cluster, cluster_remark
 from ..simt.console import PRINTF_BYTES, Console
@@ -215,7 +216,7 @@ class Runtime(AddressedMemory):
         raw = marshal(kernel, args, self._address_of)
         if not isinstance(args, bytes):
             self._name_by_parameter(kernel, args)
-        symbols = self._addresses_of_symbols(program, cooperative)
+        symbols = self._addresses_of_symbols(program, cooperative, raw)
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
         executed = self._contents.slice_for(program, demand, raw, symbols, name if keep else None)
         running = program if executed is None else reduced(program, executed)
@@ -345,13 +346,19 @@ class Runtime(AddressedMemory):
             )
         return observe
 
-    def _addresses_of_symbols(self, program: Program, cooperative: bool) -> NDArray[np.uint64]:
-        """Addresses of ``program.symbols``."""
+    def _addresses_of_symbols(self, program: Program, cooperative: bool, raw: bytes) -> NDArray[np.uint64]:
+        """Addresses of ``program.symbols``; of parameters that are textures, samplers or surfaces the handles in ``raw``."""
         if not program.symbols:
             return _NO_SYMBOLS
+
+        def address(target: Variable | Function) -> int:
+            if isinstance(target, Variable) and target in program.kernel.params:
+                return int.from_bytes(raw[target.offset : target.offset + target.size], "little")
+            return self._symbols.address(target)
+
         return np.array(
             [
-                0 if target is program.grid_workspace and not cooperative else self._symbols.address(target)
+                0 if target is program.grid_workspace and not cooperative else address(target)
                 for target in program.symbols
             ],
             dtype=np.uint64,

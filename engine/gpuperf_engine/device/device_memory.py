@@ -29,9 +29,11 @@ from ..memory.arrays import (
 )
 from ..memory.images import (
     ImageObject,
+    SamplerObject,
     check_flags,
     levels_of,
     resident_map,
+    sampler_row,
     set_resident,
     surface_row,
     texture_row,
@@ -369,15 +371,14 @@ class DeviceMemory:
                 f"a texture of {len(rows)} levels with samples", hint="accepted: one array (PTX manual, tex)"
             )
         levels_of(rows)
-        if resident is not None:
-            self._set_resident(rows, levels, int(channels), resident)
+        maps = b"" if resident is None else self._set_resident(rows, levels, int(channels), resident)
         handle = self.memory.images.add_levels(rows, [level.allocation for level in levels])
-        return ImageObject(levels[0], rows[0], handle)
+        return ImageObject(levels[0], rows[0], handle, maps)
 
     def _set_resident(
         self, rows: list[NDArray[np.uint32]], levels: list[DeviceArray], channels: int, resident: object
-    ) -> None:
-        """Store which texels of each level of a sparse texture are resident. Raises ``LaunchError``."""
+    ) -> bytes:
+        """Store which texels of each level of a sparse texture are resident; these maps. Raises ``LaunchError``."""
         one = isinstance(resident, np.ndarray) or len(levels) == 1
         masks: list[object] = [resident] if one else [*resident] if isinstance(resident, Iterable) else []
         if len(masks) != len(levels):
@@ -385,11 +386,12 @@ class DeviceMemory:
                 f"a texture of {len(levels)} levels with resident= for {len(masks)}",
                 hint="accepted: a mask for each level",
             )
-        for row, level, mask in zip(rows, levels, masks, strict=True):
-            map = resident_map(level, channels, mask)
+        maps = [resident_map(level, channels, mask) for level, mask in zip(levels, masks, strict=True)]
+        for row, map in zip(rows, maps, strict=True):
             allocation = self.memory.allocate(map.size, "resident texels", "global", 4)
             self.memory.write(allocation, 0, map.reshape(-1))
             set_resident(row, allocation.address)
+        return b"".join(map.tobytes() for map in maps)
 
     def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
         """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""
@@ -398,29 +400,52 @@ class DeviceMemory:
         row = surface_row(array, channels, layered=layered)
         return ImageObject(array, row, self.memory.images.add(row, array.allocation))
 
-    def bind(self, kernel: Function, name: str, image: ImageObject) -> None:
-        """Let a ``.texref`` or ``.surfref`` variable of the kernel's module mean an image of this device. Raises ``UnknownName`` and
-        ``LaunchError``."""
+    def sampler(
+        self,
+        *,
+        filter: str = "nearest",
+        address: str | Sequence[str] = "clamp",
+        force_unnormalized: bool = False,
+    ) -> SamplerObject:
+        """A sampler apart from textures (``.target texmode_independent``). It replaces the filter and the address modes of the texture
+        that is read with it, and with ``force_unnormalized`` coordinates count texels. Arguments as of ``texture``.
+
+        Raises ``LaunchError``.
+        """
+        check_flags("sampler", force_unnormalized=force_unnormalized)
+        row = sampler_row(filter, address, force_unnormalized=force_unnormalized)
+        return SamplerObject(self.memory, row, self.memory.images.add(row, None))
+
+    def bind(self, kernel: Function, name: str, image: ImageObject | SamplerObject) -> None:
+        """Let a ``.texref``, ``.surfref`` or ``.samplerref`` variable of the kernel's module mean an image or sampler of this device.
+        Raises ``UnknownName`` and ``LaunchError``."""
         check_kernel(kernel)
         variable = kernel.module.variable(name)
-        wanted = next((word[1:-3] for word in variable.attributes if word in (".texref", ".surfref")), "tex")
+        opaque = (".texref", ".surfref", ".samplerref")
+        wanted = next((word[1:-3] for word in variable.attributes if word in opaque), "tex")
         if variable.space != "tex":
-            raise LaunchError(f"{name!r} is not a .texref or .surfref variable", span=variable.span)
+            raise LaunchError(
+                f"{name!r} is not a .texref, .surfref or .samplerref variable", span=variable.span
+            )
         if (
-            not isinstance(image, ImageObject)
+            not isinstance(image, (ImageObject, SamplerObject))
             or self._address_of(image) is None
             or image.kind[:3] != wanted[:3]
         ):
             raise LaunchError(
                 f"cannot bind {image!r:.60} to {name!r}",
                 span=variable.span,
-                hint=f"make a {'surface' if wanted == 'surf' else 'texture'} of this device",
+                hint=f"make a {dict(surf='surface', sampler='sampler').get(wanted, 'texture')} of this device",
             )
         self._symbols.bind(variable, image)
 
     # -- arguments ------------------------------------------------------------------------------------------------------
 
     def _address_of(self, argument: object) -> int | None:
+        if isinstance(argument, SamplerObject):
+            if argument.owner is not self.memory:
+                raise LaunchError(f"{argument!r} is on another device")
+            return argument.handle
         if isinstance(argument, ImageObject):
             if argument.array.runtime.memory is not self.memory:
                 raise LaunchError(f"{argument!r} is on another device")

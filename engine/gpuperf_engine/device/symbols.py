@@ -12,7 +12,7 @@ from ..errors import LaunchError
 from ..isa.spaces import WINDOWS
 from ..memory.arena import Memory
 from ..memory.arrays import ArrayOwner, DeviceArray, dtype_of_variable
-from ..memory.images import ImageObject
+from ..memory.images import ImageObject, SamplerObject, declared_sampler
 from ..ptx.module import Function, Module
 from ..ptx.syntax import Variable
 
@@ -93,18 +93,23 @@ class Symbols:
         loaded(array, True)
         return array
 
-    def bind(self, variable: Variable, image: ImageObject) -> None:
-        """Let a ``.texref`` or ``.surfref`` variable mean an image."""
+    def bind(self, variable: Variable, image: ImageObject | SamplerObject) -> None:
+        """Let a ``.texref``, ``.surfref`` or ``.samplerref`` variable mean an image or a sampler."""
         self._bound[variable] = image.handle
 
     def address(self, target: Variable | Function) -> int:
         """The address of a variable or function, or the handle of the image that a reference is bound to. Raises ``LaunchError``."""
         if isinstance(target, Variable) and target.space == "tex":
+            sampler = ".samplerref" in target.attributes
+            if target not in self._bound and sampler and target.members:
+                self._bound[target] = self._memory.images.add(declared_sampler(target), None)
             if target not in self._bound:
+                what = "sampler" if sampler else "image"
+                made = "device.sampler()" if sampler else "device.texture(array)"
                 raise LaunchError(
-                    f"{target.name!r} is bound to no image",
+                    f"{target.name!r} is bound to no {what}",
                     span=target.span,
-                    hint=f"bind one first: device.bind(kernel, {target.name!r}, device.texture(array))",
+                    hint=f"bind one first: device.bind(kernel, {target.name!r}, {made})",
                 )
             return self._bound[target]
         if isinstance(target, Variable):

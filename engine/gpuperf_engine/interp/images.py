@@ -76,13 +76,18 @@ class _LanesImage(Image):
         memory = warp.cta.arena.memory
         self.region, self.touched = warp.cta.arena.region, memory.touched
         self.origin = np.uint64(memory.origin)
-        self.table, self.numbers = memory.images.rows, memory.images.find(handles)
+        self.images = memory.images
+        self.table, self.numbers = self.images.rows, self.images.find(handles)
         self.rows = self.table[self.numbers]
         self.active = active
         self.refused: Lanes = np.zeros(32, np.bool_)
 
     def word(self, index: int) -> Value:
         return LaneValue(self.rows[:, index], _U32)
+
+    def word_of(self, handle: Value, index: int) -> Value:
+        numbers = self.images.find(every_lane(lane_value(handle)))
+        return LaneValue(self.table[numbers, index], _U32)
 
     def word_behind(self, index: int, rows: Value) -> Value:
         return LaneValue(self.table[self.numbers + every_lane(lane_value(rows)), index], _U32)

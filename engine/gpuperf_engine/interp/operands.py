@@ -183,7 +183,7 @@ def address_of(to: Prepare, target: Variable | Function, offset: int, operand: O
             return program.shared.get(target, program.shared_static) + offset
         if target.space == "local":
             return program.local[target] + offset
-        if target in program.kernel.params:
+        if target.space == "param" and target in program.kernel.params:
             return plan.parameter_address - WINDOWS["param"][0] + target.offset + offset
     index = program.symbol_of.get(target)
     if index is None:

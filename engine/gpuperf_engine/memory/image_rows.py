@@ -32,8 +32,8 @@ class Images:
     def __bool__(self) -> bool:
         return len(self.rows) > 1
 
-    def add(self, row: NDArray[np.uint32], allocation: Allocation) -> int:
-        """The handle of a new image."""
+    def add(self, row: NDArray[np.uint32], allocation: Allocation | None) -> int:
+        """The handle of a new image; a sampler has no memory."""
         self.rows = np.concatenate([self.rows, row[None]])
         self.allocations.append(allocation)
         return HANDLE_BASE + HANDLE_STEP * (len(self.rows) - 1)

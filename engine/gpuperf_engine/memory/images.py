@@ -19,19 +19,22 @@ from ..isa.images.image import (
     FIELDS,
     FLOAT,
     ROW_WORDS,
+    SAMPLER,
+    SAMPLER_FIELDS,
     SIGNED,
     SURFACE,
     TEXTURE,
     UNSIGNED,
 )
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Instruction, Variable
 from .image_rows import Images
 
 if TYPE_CHECKING:
     from .arrays import DeviceArray
 
 __all__ = [
-    "ImageObject", "check_flags", "image_fault", "levels_of", "resident_map", "set_resident", "surface_row", "texture_row",
+    "ImageObject", "SamplerObject", "check_flags", "declared_sampler", "image_fault", "levels_of", "resident_map", "sampler_row",
+    "set_resident", "surface_row", "texture_row",
 ]  # fmt: skip
 
 _NUMBERS = (int, float, np.floating, np.integer)
@@ -49,23 +52,41 @@ _DATA_TYPES = {
     ("f", 4): (0x10DE, 0),
 }
 _ORDERS = {1: 0x10B0, 2: 0x10B2, 4: 0x10B5}
-_NAMES = {TEXTURE: "texture", SURFACE: "surface"}
+_NAMES = {TEXTURE: "texture", SURFACE: "surface", SAMPLER: "sampler"}
 
 
 class ImageObject:
     """A texture or surface on a device: an argument of kernels, as ``cudaTextureObject_t`` and ``cudaSurfaceObject_t`` are.
     ``handle`` is its number, for structures; ``array`` holds its texels."""
 
-    def __init__(self, array: DeviceArray, row: NDArray[np.uint32], handle: int) -> None:
+    def __init__(
+        self, array: DeviceArray, row: NDArray[np.uint32], handle: int, resident: bytes = b""
+    ) -> None:
         self.array = array
         self.handle = handle
-        #: everything but the address; equal for images that are read in the same way
-        self.properties = row[FIELDS["width"] :].tobytes()
+        #: everything but addresses, with the maps of resident texels; equal for images that are read in the same way
+        self.properties = row[FIELDS["width"] :].tobytes() + resident
         self.kind = _NAMES[int(row[FIELDS["object"]])]
         self.geometry = _geometry(row)
 
     def __repr__(self) -> str:
         return f"<{self.geometry} {self.kind} of {self.array!r}>"
+
+
+class SamplerObject:
+    """A sampler on a device, for ``.samplerref`` variables and parameters; ``handle`` is its number, ``owner`` the memory that it
+    belongs to."""
+
+    kind = "sampler"
+
+    def __init__(self, owner: object, row: NDArray[np.uint32], handle: int) -> None:
+        self.owner = owner
+        self.handle = handle
+        #: equal for samplers that read in the same way
+        self.properties = row.tobytes()
+
+    def __repr__(self) -> str:
+        return f"<sampler {self.handle:#x}>"
 
 
 def _geometry(row: NDArray[np.uint32]) -> str:
@@ -174,6 +195,37 @@ def surface_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArr
     row = _base_row(array, channels, layered=layered)
     row[FIELDS["object"]] = SURFACE
     return row
+
+
+def sampler_row(filter: str, address: str | Sequence[str], *, force_unnormalized: bool) -> NDArray[np.uint32]:
+    """The row of a sampler; see ``Device.sampler``. Raises ``LaunchError``."""
+    if filter not in ("nearest", "linear"):
+        raise LaunchError(f"a sampler with filter={filter!r}", hint="accepted: 'nearest' or 'linear'")
+    row = np.zeros(ROW_WORDS, np.uint32)
+    values = (int(filter == "linear"), *_address_modes(address))
+    fields = dict(zip(SAMPLER_FIELDS, values, strict=True))
+    _set_fields(row, {**fields, "object": SAMPLER, "force_unnormalized_coords": int(force_unnormalized)})
+    return row
+
+
+#: the address modes of PTX by their names here
+_PTX_MODES = {"wrap": "wrap", "mirror": "mirror", "clamp_to_edge": "clamp", "clamp_to_border": "border"}
+
+
+def declared_sampler(variable: Variable) -> NDArray[np.uint32]:
+    """The row of the sampler that the initialiser of a ``.samplerref`` describes; what it leaves out is as for ``Device.sampler``.
+    Raises ``LaunchError``."""
+    members = dict(variable.members)
+    modes = [members.get(f"addr_mode_{axis}", "clamp_to_edge") for axis in range(3)]
+    if "clamp_ogl" in modes:
+        raise LaunchError(
+            f"{variable.name!r} has the address mode clamp_ogl, which is not run",
+            span=variable.span,
+            hint=f"accepted: {', '.join(_PTX_MODES)}",
+        )
+    forced = members.get("force_unnormalized_coords", "0") != "0"
+    names = [_PTX_MODES[mode] for mode in modes]
+    return sampler_row(members.get("filter_mode", "nearest"), names, force_unnormalized=forced)
 
 
 def check_flags(function: str, **flags: object) -> None:
@@ -391,6 +443,11 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
     elif expected == "texture" and "f" in names and not row[FIELDS["comparison"]]:
         message = f"{opcode}: the texture has no comparison for the depth of operand f"
         hint = "device.texture(…, compare='less_equal') sets it; CUDA has no way to set one, so what a program gets is not documented"
+    elif expected == "texture" and "b" in names:
+        message = (
+            f"{opcode}: b is not the handle of a sampler{', or an offset is out of range' * ('e' in names)}"
+        )
+        hint = f"make one with device.sampler(); offsets are {OFFSETS[0]} to {OFFSETS[1]} texels"
     elif expected == "texture" and "e" not in names:
         message = f"{opcode}: the texture lacks this sample"
         hint = f"accepted: 0 to {int(row[FIELDS['samples']]) - 1}, the first element of the coordinates"

@@ -285,6 +285,8 @@ def _constant(name: str, kind: str, type: ScalarType) -> str:
 def _symbol(form: Form, slot: OperandSlot, shape: Shape, type: ScalarType) -> str:
     """The address of a variable or function."""
     name = slot.name
+    if slot.inside and form.effect is TEXTURE and shape[1:] == ("tex", "sampler"):
+        return ""
     if form.category != "move" or slot is not form.sources[0] or form.modifier("to"):
         return f"{name} cannot be the address of a variable; move it to a register first"
     spaces = form.row.modifiers.get("space", ())

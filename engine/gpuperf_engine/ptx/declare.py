@@ -15,6 +15,7 @@ from ..source import Span
 from . import raw, shapes
 from .initial import Image
 from .module import Function
+from .opaque import OPAQUE, members_of
 from .syntax import Variable
 from .text import Text, quoted
 
@@ -37,7 +38,6 @@ LINKAGE = frozenset([".extern", ".visible", ".weak", ".common"])
 #: The registers of a vector, ``v.x`` and so on.
 COMPONENTS = ("x", "y", "z", "w")
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
-_OPAQUE = {".texref": "b64", ".samplerref": "b64", ".surfref": "b64"}
 _POINTER_SPACES = frozenset([".const", ".global", ".local", ".shared"])
 _LARGEST = 1 << 48
 _LARGEST_INITIALISED = 1 << 28
@@ -138,11 +138,11 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             position += 1
             start, end = base + following.start + 1, base + following.end - 1
             result.attributes += tuple(part.strip() for part in _outer_commas(text.code[start:end]))
-        elif name[1:] in SCALAR_TYPES or name in _OPAQUE:
+        elif name[1:] in SCALAR_TYPES or name in OPAQUE:
             if result.type is not None:
                 raise PtxError(f"two types, .{result.type} and {name}", span=here())
-            result.type = scalar_type(_OPAQUE.get(name, name[1:]))
-            if name in _OPAQUE:
+            result.type = scalar_type("b64" if name in OPAQUE else name[1:])
+            if name in OPAQUE:
                 result.attributes += (name,)
         else:
             raise PtxError(
@@ -192,7 +192,11 @@ def _variable(
     _check_dims(dims, name, span)
     element = kind.bytes * specified.vector
     image = None
-    if declarator.initial is not None:
+    members: tuple[tuple[str, str], ...] = ()
+    opaque = next((word for word in specified.attributes if word in OPAQUE), None)
+    if declarator.initial is not None and opaque is not None:
+        members = members_of(text, base, opaque, declarator.initial)
+    elif declarator.initial is not None:
         _check_initialised(space, element, dims, name, span)
         image = Image(text, base, kind, specified.vector, dims, lookup)
         dims = image.fill(declarator.initial)
@@ -214,6 +218,7 @@ def _variable(
         pointer_space=(specified.pointer_space or "generic") if specified.pointer else None,
         pointer_align=specified.pointer_align,
         attributes=specified.attributes,
+        members=members,
         function=owner,
     )
 
@@ -223,7 +228,7 @@ def _type_and_space(specified: Specified, name: str, span: Span) -> tuple[Scalar
     kind, space = specified.type, specified.space
     if kind is None:
         raise PtxError(f"variable {quoted(name)} has no type", span=span, hint="write one, e.g. .b8 or .u32")
-    if any(word in _OPAQUE for word in specified.attributes):
+    if any(word in OPAQUE for word in specified.attributes):
         space = "tex"
     if not space:
         raise PtxError(

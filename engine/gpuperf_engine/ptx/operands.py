@@ -185,7 +185,10 @@ class Operands:
 
 def _symbol(target: Variable | Function) -> Shape:
     """The shape of a symbol used as a value."""
-    return ("function",) if isinstance(target, Function) else ("symbol", target.space)
+    if isinstance(target, Function):
+        return ("function",)
+    kind = ("sampler",) if ".samplerref" in target.attributes else ()
+    return ("symbol", target.space, *kind)
 
 
 def narrow(form: Form, operands: list[object]) -> list[object]:

@@ -321,6 +321,10 @@ class _Build:
     def braces(self, parts: Parts) -> raw.Braces:
         return raw.Braces(_items(parts), parts[0].start_pos, parts[-1].end_pos)
 
+    def member(self, parts: Parts) -> raw.Member:
+        name, value = parts
+        return raw.Member(_name(name), value, name.start_pos, value.end)
+
     def brackets(self, parts: Parts) -> raw.Brackets:
         return raw.Brackets(_items(parts), parts[0].start_pos, parts[-1].end_pos)
 

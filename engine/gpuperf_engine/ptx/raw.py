@@ -122,6 +122,15 @@ class Braces(NamedTuple):
     end: int
 
 
+class Member(NamedTuple):
+    """``name = value``, in the initialiser of a texture, sampler or surface."""
+
+    name: Name
+    value: Node
+    start: int
+    end: int
+
+
 class Brackets(NamedTuple):
     """``[a]``, ``[a, {b, c}]``."""
 
@@ -138,7 +147,9 @@ class Parens(NamedTuple):
     end: int
 
 
-Node = Name | Number | Offset | Element | Apply | Mask | Or | Not | Minus | Braces | Brackets | Parens
+Node = (
+    Name | Number | Offset | Element | Apply | Mask | Or | Not | Minus | Braces | Member | Brackets | Parens
+)
 
 
 class Instruction(NamedTuple):

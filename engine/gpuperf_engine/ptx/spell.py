@@ -155,6 +155,8 @@ def declare(variable: Variable, name: str, names: Naming, *, initial: bool = Tru
         words += [] if variable.pointer_align is None else [f".align {variable.pointer_align}"]
     dims = "".join("[]" if size is None else f"[{size}]" for size in variable.dims)
     values = f" = {_initial(variable, names)}" if initial and variable.initial is not None else ""
+    if initial and variable.members:
+        values = " = { " + ", ".join(f"{member} = {value}" for member, value in variable.members) + " }"
     return f"{' '.join(words)} {name}{dims}{values}"
 
 

@@ -172,7 +172,8 @@ class Variable:
     """A declared variable or parameter. ``space`` is ``global shared const local param reg tex``; ``dims`` are the array
     dimensions, outermost first, ``()`` for scalars; the first may be ``None`` for ``[]``. ``size`` is in bytes (0 for
     ``[]``). ``initial`` holds the initial bytes (zero-padded to ``size``) or ``None``; ``relocations`` are ``(offset, width in
-    bytes, target, addend, generic)`` for symbols in the initialiser. ``vector`` is 2, 4 or 8 for ``.v2`` …, else 1."""
+    bytes, target, addend, generic)`` for symbols in the initialiser. ``vector`` is 2, 4 or 8 for ``.v2`` …, else 1. ``members`` are
+    those that the initialiser of a texture, sampler or surface sets, with the values as written."""
 
     name: str
     space: str
@@ -188,6 +189,7 @@ class Variable:
     pointer_space: str | None = None  # of `.ptr .global .align 16` parameters
     pointer_align: int | None = None
     attributes: tuple[str, ...] = ()
+    members: tuple[tuple[str, str], ...] = ()
     function: Function | None = None  # owner of locals and parameters
     offset: int = 0  # parameters of entries: byte offset in the parameter buffer
 

@@ -117,8 +117,9 @@ def variables_of(operand: Operand) -> Sequence[Variable | Function]:
         return (operand,)
     if isinstance(operand, Symbol):
         return (operand.target,)
-    if isinstance(operand, Address) and isinstance(operand.base, Variable):
-        return (operand.base,)
+    if isinstance(operand, Address):
+        base = (operand.base,) if isinstance(operand.base, Variable) else ()
+        return (*base, *(target for inner in operand.further for target in variables_of(inner)))
     if isinstance(operand, Vector):
         return [target for element in operand.elements for target in variables_of(element)]
     return ()

@@ -15,12 +15,15 @@ __all__ = [
     "FIELDS",
     "FLOAT",
     "ROW_WORDS",
+    "SAMPLER",
+    "SAMPLER_FIELDS",
     "SIGNED",
     "SURFACE",
     "TEXTURE",
     "UNSIGNED",
     "Image",
     "Level",
+    "Sampled",
     "has_samples",
     "is_kind",
     "query",
@@ -45,12 +48,14 @@ FIELDS = {
             "slice_low", "slice_high", "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode",
             "addr_mode_0", "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
             "border_1", "border_2", "border_3", "zero_outside", "cube", "levels", "level_filter", "level_bias", "level_least",
-            "level_most", "comparison", "samples", "step",
+            "level_most", "comparison", "samples", "step", "force_unnormalized_coords",
         )
     )
 }  # fmt: skip
 #: ``object``: 0 means no image
-TEXTURE, SURFACE = 1, 2
+TEXTURE, SURFACE, SAMPLER = 1, 2, 3
+#: the properties that a separate sampler has; all others are those of the texture
+SAMPLER_FIELDS = ("filter_mode", "addr_mode_0", "addr_mode_1", "addr_mode_2")
 #: values of ``kind``, the kind of a channel
 UNSIGNED, SIGNED, FLOAT = 0, 1, 2
 #: the number of faces of a cube
@@ -79,6 +84,10 @@ class Image(ABC):
     @abstractmethod
     def word_behind(self, index: int, rows: Value) -> Value:
         """A word of a following row; ``rows`` (u32) further."""
+
+    @abstractmethod
+    def word_of(self, handle: Value, index: int) -> Value:
+        """A word of the row of another handle (u64)."""
 
     @abstractmethod
     def load(self, address: Value, where: Value) -> Value:
@@ -134,20 +143,14 @@ class Image(ABC):
         self.refuse(wrong)
 
 
-class Level(Image):
-    """An image at the level of detail of each lane (u32)."""
+class _Same(Image):
+    """The memory of another image, with some properties of its own."""
 
-    def __init__(self, image: Image, level: Value) -> None:
-        self.image, self.level = image, level
-        self.words: dict[int, Value] = {}
+    def __init__(self, image: Image) -> None:
+        self.image = image
 
-    def word(self, index: int) -> Value:
-        if index not in self.words:
-            self.words[index] = self.image.word_behind(index, self.level)
-        return self.words[index]
-
-    def word_behind(self, index: int, rows: Value) -> Value:
-        return self.image.word_behind(index, self.level + rows)
+    def word_of(self, handle: Value, index: int) -> Value:
+        return self.image.word_of(handle, index)
 
     def load(self, address: Value, where: Value) -> Value:
         return self.image.load(address, where)
@@ -160,6 +163,31 @@ class Level(Image):
 
     def change(self, address: Value, value: Value, op: str, where: Value) -> None:
         self.image.change(address, value, op, where)
+
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        return self.image.either(condition, yes, no)
+
+    def refuse(self, where: Value) -> None:
+        self.image.refuse(where)
+
+
+class Level(_Same):
+    """An image at the level of detail of each lane (u32)."""
+
+    def __init__(self, image: Image, level: Value) -> None:
+        super().__init__(image)
+        self.level = level
+        self.words: dict[int, Value] = {}
+
+    def word(self, index: int) -> Value:
+        if index not in self.words:
+            self.words[index] = self.image.word_behind(index, self.level)
+        return self.words[index]
+
+    def word_behind(self, index: int, rows: Value) -> Value:
+        return self.image.word_behind(index, self.level + rows)
 
     def either(
         self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
@@ -178,8 +206,25 @@ class Level(Image):
         self.words = known
         return chosen
 
-    def refuse(self, where: Value) -> None:
-        self.image.refuse(where)
+
+class Sampled(_Same):
+    """A texture that is read through the sampler of another handle (u64)."""
+
+    def __init__(self, image: Image, handle: Value) -> None:
+        super().__init__(image)
+        image.refuse(image.word_of(handle, FIELDS["object"]).compare("ne", SAMPLER))
+        self.own = {FIELDS[name]: image.word_of(handle, FIELDS[name]) for name in SAMPLER_FIELDS}
+        forced = image.word_of(handle, FIELDS["force_unnormalized_coords"])
+        normalized = image.field("normalized_coords")
+        self.own[FIELDS["normalized_coords"]] = select(
+            forced.compare("ne", 0), normalized.constant(0, U32), normalized
+        )
+
+    def word(self, index: int) -> Value:
+        return self.own[index] if index in self.own else self.image.word(index)
+
+    def word_behind(self, index: int, rows: Value) -> Value:
+        return self.own[index] if index in self.own else self.image.word_behind(index, rows)
 
 
 def shape_of(geometry: str) -> tuple[bool, int, bool]:
@@ -204,7 +249,7 @@ def query(image: Image, name: str) -> Value:
         return image.field("samples").bits(B32)
     if name == "array_size":
         return select(image.is_("layered", 0), none, image.field("layers")).bits(B32)
-    if name in ("force_unnormalized_coords", "memory_layout"):
+    if name == "memory_layout":
         return none.bits(B32)
     return image.field(name).bits(B32)
 
@@ -217,5 +262,5 @@ def query_level(image: Image, name: str, level: Value) -> Value:
 
 
 def is_kind(image: Image, kind: int) -> Value:
-    """Whether a handle is of a texture, or of a surface."""
+    """Whether a handle is of a texture, a surface or a sampler."""
     return image.is_("object", kind)

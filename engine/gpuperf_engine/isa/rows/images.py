@@ -1,7 +1,6 @@
 """Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq).
 
-Images of one to three dimensions, with layers, levels of detail and samples of texels, and cubes can be sampled and written. Samplers
-of their own are parsed and counted, but not run.
+Images of one to three dimensions, with layers, levels of detail and samples of texels, and cubes can be sampled and written.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from .. import effects
-from ..images.image import SURFACE, TEXTURE, Image, is_kind, query, query_level
+from ..images.image import SAMPLER, SURFACE, TEXTURE, Image, Sampled, is_kind, query, query_level
 from ..images.surfaces import read_surface, reduce_surface, write_samples, write_surface
 from ..images.textures import Further, gather_texels, gradient_level, sample
 from ..model import Accepts, Applied, Modifier
 from ..primitives import Value
-from ..table import Options, declare, instruction
+from ..table import Options, instruction
 from ..types import ScalarType
 from .special_function import lg2
 
@@ -32,7 +31,10 @@ OPCODES: dict[str, Callable[[int], str]] = {
     "tex.level": lambda _: ", lod:ctype",
     "tex.grad": lambda dims: f", dx:f32*{dims}, dy:f32*{dims}",
 }
-SAMPLED = "As without a sampler b."
+
+
+def _with_sampler(image: Image, b: Sequence[Value] | None) -> Image:
+    return Sampled(image, b[0]) if b else image
 
 
 def _further(e: Sequence[Value] | None, f: Sequence[Value] | None, p: bool | None) -> Further:
@@ -45,6 +47,7 @@ def tex(
     geom: str,
     dtype: ScalarType,
     ctype: ScalarType,
+    b: Sequence[Value] | None,
     e: Sequence[Value] | None,
     f: Sequence[Value] | None,
     p: bool | None,
@@ -52,7 +55,7 @@ def tex(
     """The texel at coordinates c (.f32: filtered; .s32: that texel; .a: the layer first; .ms: the sample before it), moved by e texels
     (−8 to 7); missing components are 0, the fourth 1. With f, texels count as 1 if f compares with them, otherwise as 0. p: all of
     them are resident; otherwise d is 0."""
-    return sample(image, operands, geom, dtype, ctype, further=_further(e, f, p))
+    return sample(_with_sampler(image, b), operands, geom, dtype, ctype, further=_further(e, f, p))
 
 
 def tex_level(
@@ -61,12 +64,13 @@ def tex_level(
     geom: str,
     dtype: ScalarType,
     ctype: ScalarType,
+    b: Sequence[Value] | None,
     e: Sequence[Value] | None,
     f: Sequence[Value] | None,
     p: bool | None,
 ) -> tuple[Value, ...]:
     """As tex, in the level of detail lod, or between two where the sampler filters levels linearly."""
-    return sample(image, operands, geom, dtype, ctype, operands[-1], _further(e, f, p))
+    return sample(_with_sampler(image, b), operands, geom, dtype, ctype, operands[-1], _further(e, f, p))
 
 
 def tex_grad(
@@ -75,6 +79,7 @@ def tex_grad(
     geom: str,
     dtype: ScalarType,
     ctype: ScalarType,
+    b: Sequence[Value] | None,
     e: Sequence[Value] | None,
     f: Sequence[Value] | None,
     p: bool | None,
@@ -84,7 +89,7 @@ def tex_grad(
     gradients = operands[-2 * count : -count], operands[-count:]
     lod = gradient_level(image, operands, geom, gradients, lg2)
     lod = lod if ctype.is_float else lod.convert(ctype, "rni")
-    return sample(image, operands, geom, dtype, ctype, lod, _further(e, f, p))
+    return sample(_with_sampler(image, b), operands, geom, dtype, ctype, lod, _further(e, f, p))
 
 
 SEMANTICS = {"tex{.base}": tex, "tex.level": tex_level, "tex.grad": tex_grad}
@@ -126,7 +131,7 @@ def _fetches(
                     more = f"{tail}{offset}{compared}"
                     instruction(f"{head}{pair}, [a:image, {more}", **own)(SEMANTICS[opcode])
                     if with_sampler:
-                        declare(f"{head}{pair}, [a:image, b:b64, {more}", SAMPLED, **own)
+                        instruction(f"{head}{pair}, [a:image, b:b64, {more}", **own)(SEMANTICS[opcode])
 
 
 _fetches("1d", "c:ctype*1", "e:s32*1", 1, "f32")
@@ -147,12 +152,15 @@ def tld4(
     comp: str,
     geom: str,
     dtype: ScalarType,
+    b: Sequence[Value] | None,
     e: Sequence[Value] | None,
     f: Sequence[Value] | None,
     p: bool | None,
 ) -> tuple[Value, ...]:
     """One component of the four texels around the coordinates, counter-clockwise from the lower left; e, f and p as of tex."""
-    return gather_texels(image, operands, geom, "rgba".index(comp), dtype, _further(e, f, p))
+    return gather_texels(
+        _with_sampler(image, b), operands, geom, "rgba".index(comp), dtype, _further(e, f, p)
+    )
 
 
 GATHER: Options = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
@@ -168,7 +176,7 @@ for _geometry, _coordinates, _offsets, _sampled in (
         _more = f"{_coordinates}]{_offsets}{{, f:f32}}"
         instruction(f"{_head}{_pair}, [a:image, {_more}", **_gather)(tld4)
         if _sampled:
-            declare(f"{_head}{_pair}, [a:image, b:b64, {_more}", SAMPLED, **_gather)
+            instruction(f"{_head}{_pair}, [a:image, b:b64, {_more}", **_gather)(tld4)
 
 QUERY: Options = {"category": "texture", "unit": "tex", "effect": effects.IMAGE_QUERY}
 
@@ -218,7 +226,7 @@ def level_query(image: Image, lod: Value, *, query: str) -> Value:
 )
 def istypep(image: Image, *, query: str) -> Value:
     """Whether a handle is that of a texture, sampler or surface."""
-    return is_kind(image, {"texref": TEXTURE, "surfref": SURFACE}.get(query, -1))
+    return is_kind(image, {"texref": TEXTURE, "surfref": SURFACE, "samplerref": SAMPLER}[query])
 
 
 SURF: Options = {

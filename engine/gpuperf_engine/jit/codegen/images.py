@@ -119,15 +119,11 @@ class _NativeImage(Image):
         self.looks = writer.icmp("ne", writer.and_(flags, Race.GLOBAL), 0)
         #: addresses of lanes, and a scratch area
         self.area = [writer.alloca(f"<{LANES} x i64>", 64), writer.alloca(f"<{2 * LANES + 16} x i64>", 64)]
-        handle = NativeValue(writer, U64, "%handle", same)
-        distance = handle - HANDLE_BASE
-        count = NativeValue(writer, U64, rows, True)
-        number = distance >> (HANDLE_STEP.bit_length() - 1)
-        good = (distance & (HANDLE_STEP - 1)).compare("eq", 0) & number.compare("lt", count)
-        offset = good.apply("select", number, number.constant(0, U64)) * HANDLE_STEP
-        assert isinstance(offset, NativeValue)
+        self.count = NativeValue(writer, U64, rows, True)
+        self.table = NativeValue(writer, U64, writer.number(table), True)
+        offset = self._offset(NativeValue(writer, U64, "%handle", same))
         #: address of the row of each lane
-        self.row = offset + NativeValue(writer, U64, writer.number(table), True)
+        self.row = offset + self.table
         self.words: list[Value] = []
         for word in range(ROW_WORDS):
             if same:
@@ -136,6 +132,15 @@ class _NativeImage(Image):
                 self.words.append(NativeValue(writer, U32, writer.load("i32", cell), True))
             else:
                 self.words.append(self._gather(self.row + 4 * word, constant(_MASK, "true")).bits(U32))
+
+    def _offset(self, handle: Value) -> NativeValue:
+        """The distance of a handle's row from the first one, which is that of invalid handles."""
+        distance = handle - HANDLE_BASE
+        number = distance >> (HANDLE_STEP.bit_length() - 1)
+        good = (distance & (HANDLE_STEP - 1)).compare("eq", 0) & number.compare("lt", self.count)
+        offset = good.apply("select", number, number.constant(0, U64)) * HANDLE_STEP
+        assert isinstance(offset, NativeValue)
+        return offset
 
     def _context(self, offset: int, type: str) -> Ref:
         cell = self.writer.place("%ctx", offset)
@@ -165,6 +170,10 @@ class _NativeImage(Image):
 
     def word(self, index: int) -> Value:
         return self.words[index]
+
+    def word_of(self, handle: Value, index: int) -> Value:
+        at = self._offset(handle.bits(U64)) + self.table + 4 * index
+        return self._gather(at, constant(_MASK, "true")).bits(U32)
 
     def word_behind(self, index: int, rows: Value) -> Value:
         at = self.row + rows.convert(U64) * HANDLE_STEP + 4 * index

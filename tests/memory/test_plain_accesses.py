@@ -247,3 +247,73 @@ def test_atomics_on_unwritten_shared_memory_read_zeros_with_a_note(bits: int) ->
         assert y.numpy().tolist() == sums[:-1].tolist()
         assert x.numpy()[5] == sums[-1]
         assert any("uninitialised" in str(note) for note in profile.notes)
+
+
+def async_kernel(width: int, read: str = "") -> str:
+    """Lane l with a flag copies element ``lanes[l]`` of x to element 2 l of shared memory, which is copied to y then."""
+    words = width // 4
+    vector, held = {1: ("", "%r8"), 2: (".v2", "{%r8, %r9}"), 4: (".v4", "{%r8, %r9, %r10, %r11}")}[words]
+    spread = (
+        f"mov.u64 %d6, near; mul.wide.u32 %d7, %r0, {width}; add.u64 %d8, %d6, %d7; add.u64 %d9, %d8, %d7;"
+    )
+    zero = "mov.u32 %r12, 0; mov.u32 %r8, 0; mov.u32 %r9, 0; mov.u32 %r10, 0; mov.u32 %r11, 0;"
+    zero += "".join(f"st.shared{vector}.u32 [%d8+{at}], {held};" for at in (0, LANES * width))
+    source = f"mul.wide.u32 %d10, %r1, {width}; add.u64 %d10, %d0, %d10; bar.sync 0;"
+    copy = f"@%p0 cp.async.{'cg' if width == 16 else 'ca'}.shared.global [%d9], [%d10], {width}{read};"
+    wait = "cp.async.wait_all; bar.sync 0; add.u64 %d11, %d1, %d7;"
+    back = "".join(
+        f"ld.shared{vector}.u32 {held}, [%d8+{at}]; st.global{vector}.u32 [%d11+{at}], {held};"
+        for at in (0, LANES * width)
+    )
+    return head("k", spread + zero + source + copy + wait + back)
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("read", ["", ", %r2"])
+def test_asynchronous_copies(width: int, read: str) -> None:
+    """The flag is also the number of bytes that are read, if that is an operand; the other bytes are zeros."""
+    module = ge.parse(async_kernel(width, read))
+    generator = np.random.default_rng(width)
+    x = generator.integers(1, 256, (64, width), dtype=np.uint8)
+    x[5, :4] = x[9, -4:] = np.frombuffer(0x5BD1E995.to_bytes(4, "little"), np.uint8)
+    for device in devices():
+        for pattern in PATTERNS:
+            for mask in MASKS:
+                for bytes_ in (width, 3):
+                    lanes = lanes_of(pattern, mask)
+                    lanes[::3, 1] *= width
+                    lanes[1::3, 1] *= bytes_
+                    lanes[2::3, 1] *= width
+                    wanted = np.zeros((64, width), np.uint8)
+                    for lane, (element, flag) in enumerate(lanes.tolist()):
+                        kept = min(flag, width) if read else width
+                        if flag:
+                            wanted[2 * lane, :kept] = x[element, :kept]
+                    y = device.array(np.ones(64 * width, np.uint8))
+                    device.launch(module["k"], 1, LANES, [device.array(x), y, device.array(lanes)])
+                    assert y.numpy().tobytes() == wanted.tobytes(), (pattern, hex(mask), bytes_)
+
+
+def test_asynchronous_copies_of_unwritten_memory_patterns_are_written() -> None:
+    """The value that marks unwritten shared memory may be copied there: it is no read of uninitialised memory."""
+    module = ge.parse(async_kernel(16))
+    x = np.full((64, 4), 0x5BD1E995, np.uint32)
+    for device in devices():
+        y = device.array(np.zeros((64, 4), np.uint32))
+        lanes = lanes_of("row", 0xFFFFFFFF)
+        profile = device.launch(module["k"], 1, LANES, [device.array(x), y, device.array(lanes)])
+        assert (y.numpy()[::2] == 0x5BD1E995).all() and not y.numpy()[1::2].any()
+        assert not profile.notes
+
+
+def test_errors_of_asynchronous_copies() -> None:
+    module = ge.parse(async_kernel(16))
+    messages = []
+    for device in devices():
+        lanes = lanes_of("row", 0xFFFFFFFF)
+        lanes[19, 0] = 64
+        x, y = (device.array(np.zeros(64 * 16, np.uint8), name=name) for name in "xy")
+        with pytest.raises(ge.MemoryFault) as caught:
+            device.launch(module["k"], 1, LANES, [x, y, device.array(lanes)])
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1] and "(19, 0, 0)" in messages[0]

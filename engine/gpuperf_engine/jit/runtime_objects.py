@@ -16,7 +16,7 @@ from .codegen.shared_functions import SHARED_PREFIX, shared_function
 from .ir import abi, access_records, codes, copy_records, race_records, sm_records, tensor_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
-from .runtime.access.functions import access_functions, access_names, is_access
+from .runtime.access.functions import access_functions, access_group, access_names, is_access
 from .runtime.functions import signatures
 from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.races.batches import batch_words
@@ -268,8 +268,7 @@ def object_of(name: str) -> str:
         if name in functions:
             return group
     if is_access(name):
-        space, _, form = name.split("_")
-        return f"{space}_{form}"
+        return access_group(name)
     if name.startswith(RANGE_PREFIX):
         return VALUES_PREFIX + name[len(RANGE_PREFIX) :]
     return name

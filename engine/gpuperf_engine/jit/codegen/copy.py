@@ -12,6 +12,7 @@ from ...simt.effects import completes_at_issue
 from ..ir.access_records import SITE_BYTES
 from ..ir.operands import LANES, constant
 from ..ir.values import NativeValue
+from ..runtime.access.copies import COPIED
 from .handlers import handles
 from .memory import address_value, pointer_number
 from .ordering import write_order
@@ -47,20 +48,29 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     if "ignore" in operands:
         ignored = to.source(operands["ignore"], PRED)
         size = _native(ignored.apply("select", to.constant(0, U64), size))
+    source, target, read = (
+        value.vector() for value in (_address(to, operands["a"], 0), _address(to, operands["d"], 1), size)
+    )
+    plain, lanes, copied = (writer.label(hint) for hint in ("plain", "lanes", "copied"))
+    partial = writer.and_(writer.bits(writer.icmp("ne", read, width)), mask)
+    writer.branch(writer.icmp("eq", partial, 0), plain, lanes)
+    writer.start(plain)
+    items = ("ptr", "%ctx"), ("i64", str(site)), ("i32", mask), (source.type, source), (target.type, target)
+    done = writer.call(f"{COPIED}{width}", "i32", *items)
+    writer.branch(writer.icmp("ne", done, 0), copied, lanes)
+    writer.start(lanes)
     targets, sizes = writer.at("%vals", 0), writer.at("%vals", 8 * LANES)
-    source = _address(to, operands["a"], 0)
-    for value, name in (
-        (source, "%area"),
-        (_address(to, operands["d"], 1), targets),
-        (size, sizes),
-    ):
-        writer.store(value.vector(), name, 64)
+    for value, name in ((source, "%area"), (target, targets), (read, sizes)):
+        writer.store(value, name, 64)
     numbers = [pointer_number(to, pointer) for pointer in ("%ctx", "%cta", "%st")]
     numbers += [constant("i64", site), writer.zext(mask, "i64")]
     numbers += [pointer_number(to, name) for name in ("%area", targets, sizes)]
-    refused = writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
+    invalid = writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
+    last = writer.block
+    writer.enter(copied)
+    refused = writer.phi("i64", (0, plain), (invalid, last))
     to.faulting = True
-    record_copied(to, instruction, (refused, mask), source.vector(), size.vector())
+    record_copied(to, instruction, (refused, mask), source, read)
 
 
 def _address(to: BlockWriter, operand: object, space: int) -> NativeValue:

@@ -404,7 +404,10 @@ def reach_one(
         host = address + context.ARENA
         note(context, address, size, 8)
     else:
-        host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
+        if (how & 3) == 1:
+            host = written_words(context, cta, site, address, size)
+        if host == 0:
+            host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
         if host == 0:
             host = context.SCRATCH + 4096
             fill(host, 0, 32)
@@ -418,6 +421,29 @@ def reach_one(
             phases = phases_of(mask, size, 256)
             bump(context, site, Counter.WAVEFRONTS, phases)
             bump(context, site, Counter.IDEAL, phases)
+    return host
+
+
+def own_words(context: Context, cta: Cta, site: int, offset: int, size: int) -> int:
+    """Return the host address of whole words in shared memory of a CTA, where unwritten ones have the fill pattern, if nothing else is
+    to be checked or recorded; else 0."""
+    limit = context.SHARED_BYTES
+    if context.WATCH != 2 or size < 4 or cta.CLUSTER or load16(context.RACE_SITES + 2 * site):
+        return 0
+    if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset):
+        return 0
+    return cta.SHARED + offset
+
+
+def written_words(context: Context, cta: Cta, site: int, offset: int, size: int) -> int:
+    """As ``own_words``, but 0 if a word has the fill pattern."""
+    host = own_words(context, cta, site, offset, size)
+    if host:
+        word = host
+        while word < host + size:
+            if load32(word) == UNWRITTEN:
+                return 0
+            word += 4
     return host
 
 

@@ -5,18 +5,20 @@ warps of consecutive or equal addresses, a gather or scatter on hosts with AVX-5
 checks the access. An invalid access sets ``Context.FAULTED``, which the generated code tests at the end of the block, and loads
 zeros. If ``Context.COUNTING`` is set, the functions count sectors and wavefronts.
 
-Names are ``<space>_<load|store>_<form>``; ``watched`` is shared memory to which the program stores parts of words.
+Names are ``<space>_<load|store>_<form>``, and ``copied_<bytes>`` (``copies``); ``watched`` is shared memory to which the program
+stores parts of words.
 """
 
 from __future__ import annotations
 
+from .copies import COPIED, copied_function
 from .global_memory import global_access
 from .local_memory import local_access
 from .races import race_declarations, races_function
 from .shared_memory import shared_access
 from .text import Form, declarations
 
-__all__ = ["access_functions", "access_names", "is_access"]
+__all__ = ["access_functions", "access_group", "access_names", "is_access"]
 
 _SPACES = {
     "global": global_access,
@@ -28,17 +30,29 @@ _SPACES = {
 
 def is_access(name: str) -> bool:
     """Whether this module defines the function of that name."""
-    return name.startswith(tuple(f"{space}_" for space in _SPACES))
+    return name.startswith((COPIED, *(f"{space}_" for space in _SPACES)))
+
+
+def access_group(name: str) -> str:
+    """The group of a function."""
+    if name.startswith(COPIED):
+        return name
+    space, _, form = name.split("_")
+    return f"{space}_{form}"
 
 
 def access_names(group: str) -> tuple[str, ...]:
     """Return the names of the functions of a group such as ``global_4x2``."""
+    if group.startswith(COPIED):
+        return (group,)
     space, form = group.split("_")
     return tuple(f"{space}_{what}_{form}" for what in ("load", "store"))
 
 
 def access_functions(group: str, wide: bool) -> str:
     """Return load and store functions of one space and form. ``wide``: the host has AVX-512."""
+    if group.startswith(COPIED):
+        return copied_function(group)
     space, name = group.split("_")
     form = Form(*(int(part) for part in name.split("x")))
     write = _SPACES[space]

@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.abi import Context, Cta, State
+from ...ir.abi import UNWRITTEN, Context, Cta, State
 from ...ir.access_records import UnseenRecord
 from ...ir.race_records import Race
 from ..count import count_lanes
@@ -22,7 +22,7 @@ from ..intrinsics import (
     store64,
     trailing_zeros,
 )
-from ..memory import is_local, keep_unseen, near, note, reach, unseen
+from ..memory import is_local, keep_unseen, near, note, own_words, reach, unseen
 from ..races.groups import race_copies
 from ..races.shared_memory import race_pieces
 
@@ -177,6 +177,17 @@ def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) ->
     return 0
 
 
+def mark_unwritten(cta: Cta, host: int, size: int) -> int:
+    """Mark stored words of shared memory that have the fill pattern of unwritten ones."""
+    end = host + size
+    while host < end:
+        if load32(host) == UNWRITTEN:
+            store8(host + cta.SHARED_SHADOW, 1)
+            cta.MARKED = 1
+        host += 4
+    return 0
+
+
 def copy_lanes(
     context: Context,
     cta: Cta,
@@ -202,9 +213,12 @@ def copy_lanes(
         if size:
             filled = filled | 1 << lane
         whole = size == width or (size and source & (width - 1))
-        if whole and reach(context, cta, state, site, lane, source, width, 8) == 0:
-            context.RACE_AGENT = 0
-            return 1
+        if whole:
+            if near(context, site, source, width, 0):
+                note(context, source, width, 8)
+            elif reach(context, cta, state, site, lane, source, width, 8) == 0:
+                context.RACE_AGENT = 0
+                return 1
         index = 0
         while size < width and index < size:
             if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
@@ -219,19 +233,29 @@ def copy_lanes(
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
-        host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, how)
-        if host == 0:
-            context.RACE_AGENT = 0
-            return 1
+        target = load64(targets + lane * 8)
+        host = own_words(context, cta, site, target, width)
+        marked = host == 0
+        if marked:
+            host = reach(context, cta, state, site, lane, target, width, how)
+            if host == 0:
+                context.RACE_AGENT = 0
+                return 1
         size = load64(sizes + lane * 8)
         source = load64(sources + lane * 8) + context.ARENA
         index = 0
+        if size == width:
+            while index < width:
+                store32(host + index, load32(source + index))
+                index += 4
         while index < width:
             if index < size:
                 store8(host + index, load8(source + index))
             else:
                 store8(host + index, 0)
             index += 1
+        if marked == 0:
+            mark_unwritten(cta, host, width)
     context.RACE_AGENT = 0
     count_lanes(context, site, filled, sources, width, 0, 1)
     count_lanes(context, site, mask, targets, width, 1, 0)

@@ -20,7 +20,7 @@ from ..isa.reference import LAYOUTS, decode, encode
 
 WIDE = [False, pytest.param(True, marks=pytest.mark.skipif(not llvm.host().wide, reason="needs AVX-512"))]
 #: bits of the numbers of a vector
-BITS = {"i16": 16, "i32": 32, "float": 32, "double": 64}
+BITS = {"i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 MODES = ["rz", "rm", "rp"]
 #: numbers of vectors of each test
 VECTORS = 12
@@ -208,3 +208,27 @@ def test_floats_with_ten_fraction_bits(mode: str) -> None:
                 half > Fraction(1, 2) or (half == Fraction(1, 2) and (mode == "rna" or low % 2 == 1))
             )
             assert found == (item & 0x80000000) | (low + up) << 13
+
+
+@pytest.mark.parametrize("wide", WIDE)
+@pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize("word", ["div", "rem"])
+def test_integer_division(word: str, kind: str, wide: bool) -> None:
+    """Truncated quotients; all ones, or the dividend, for a division by zero; the smallest number by −1 wraps. 64-bit numbers of 32
+    bits in all lanes are divided as such."""
+    bits, signed = int(kind[1:]), kind[0] == "s"
+    generator = random.Random(word + kind)
+    bounds = [(1 << 31) + delta for delta in (-1, 0, 1)] + [(1 << 32) - 1, 1 << 32, 0, 1, 2, 3]
+    for limit in [1 << bits, 1 << 32, 1 << 31, 100] * VECTORS:
+        operands = []
+        for _ in range(2):
+            small = [generator.randrange(limit) - signed * (limit // 2) for _ in range(LANES)]
+            values = [
+                generator.choice([item, item, item, *(b for b in bounds if b <= limit)]) for item in small
+            ]
+            operands.append([item * generator.choice([1, 1 - 2 * signed]) % (1 << bits) for item in values])
+        for found, *given in zip(applied(f"v_{word}_{kind}", wide, *operands), *operands):
+            a, b = (item - (1 << bits) * (signed and item >> (bits - 1)) for item in given)
+            quotient = -1 if not b else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+            wanted = quotient if word == "div" else a - quotient * b if b else a
+            assert found == wanted % (1 << bits), f"{word}.{kind} {a}, {b}"

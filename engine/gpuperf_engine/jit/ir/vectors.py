@@ -64,16 +64,24 @@ def _divide(name: str, parts: list[str]) -> str:
 _Lane = Callable[[Emitter, list[Ref], list[Ref], Ref], Ref]
 
 
-def _lane_loop(name: str, result: str, given: list[Ref], compute: _Lane, *more: Ref) -> str:
+def _lane_loop(
+    name: str,
+    result: str,
+    given: list[Ref],
+    compute: _Lane,
+    *more: Ref,
+    shortcut: Callable[[Emitter, list[Ref]], None] | None = None,
+) -> str:
     """Write a loop over the lanes. ``compute`` returns the result of a lane from its values, the pointers to all lanes' values, and
-    its index; ``more`` are parameters that only ``compute`` uses."""
+    its index; ``more`` are parameters that only ``compute`` uses. ``shortcut`` writes code that may return before the loop."""
     to = Emitter()
     to.start("entry")
-    rooms = []
-    for value in given:
-        rooms.append(to.alloca(value.type, 64))
-        to.store(value, rooms[-1], 64)
+    rooms = [to.alloca(value.type, 64) for value in given]
     results = to.alloca(lanes_of(result), 64)
+    if shortcut is not None:
+        shortcut(to, given)
+    for value, room in zip(given, rooms):
+        to.store(value, room, 64)
     with to.count_to(LANES) as lane:
         own = [
             to.load(element_of(value.type), to.element(room, element_of(value.type), lane))
@@ -98,7 +106,32 @@ def _loop_divide(name: str, kind: str) -> str:
         quotient = to.select(zero, constant("i64", -1), quotient)
         return to.sub(a, to.mul(quotient, b)) if "rem" in name else quotient
 
-    return _lane_loop(name, "i64", parameters("i64", "i64"), compute)
+    def shortcut(to: Emitter, given: list[Ref]) -> None:
+        to.branch(_all_narrow(to, given, kind), "narrow", "wide")
+        to.start("narrow")
+        to.give(_narrow_divide(to, name, given, kind))
+        to.start("wide")
+
+    return _lane_loop(name, "i64", parameters("i64", "i64"), compute, shortcut=shortcut)
+
+
+def _all_narrow(to: Emitter, given: list[Ref], kind: str) -> Ref:
+    """Whether 64-bit numbers of all lanes are numbers of 32 bits."""
+    raised = [to.add(item, 1 << 31) if kind[0] == "s" else item for item in given]
+    return to.icmp("eq", to.bits(to.icmp("ne", to.lshr(to.or_(*raised), 32), 0)), 0)
+
+
+def _narrow_divide(to: Emitter, name: str, given: list[Ref], kind: str) -> Ref:
+    """Divide numbers of 32 bits in 64: as in ``_divide``, but the quotient of the smallest number and −1 fits."""
+    a, b = given
+    zero = to.icmp("eq", b, 0)
+    divisor = to.select(zero, constant(b.type, 1), b)
+    short = [to.trunc(item, "i32") for item in (a, divisor)]
+    x, y = (to.sitofp(item, "double") if kind[0] == "s" else to.uitofp(item, "double") for item in short)
+    exact = to.fdiv(x, y)
+    quotient = to.fptosi(exact, "i64") if kind[0] == "s" else to.fptoui(exact, "i64")
+    quotient = to.select(zero, constant(quotient.type, -1), quotient)
+    return to.sub(a, to.mul(quotient, b)) if "rem" in name else quotient
 
 
 def _high(name: str, parts: list[str]) -> str:

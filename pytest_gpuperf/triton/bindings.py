@@ -64,7 +64,7 @@ def _cuda(device: TritonDevice) -> dict[str, _Function]:
         "_cuda_getMemoryFraction": lambda *_: settings["fraction"], "_cuda_setMemoryFraction": set_fraction,
         "_cuda_getAllocatorBackend": lambda: "native", "_cuda_getCurrentBlasHandle": lambda: 0,
         "_cuda_get_sync_debug_mode": lambda: settings["debug"], "_cuda_set_sync_debug_mode": set_debug,
-        "_cuda_sleep": nothing,
+        "_cuda_sleep": nothing, "_host_emptyCache": nothing,
     }  # fmt: skip
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gpuperf_engine import Kernel
     from gpuperf_engine.device.options import DeviceOptions
 
+    from .graphs import Capture
+
 __all__ = ["TritonDevice", "map_options"]
 
 #: names of the values of ``CUtensorMapDataType``, in order (CUDA driver API)
@@ -37,6 +39,8 @@ class TritonDevice(ProgramDevice):
     ) -> None:
         super().__init__(machine, search, **options)
         self.memory = TorchMemory(self.device)
+        #: the CUDA graph that records launches; ``None`` if launches run
+        self.capture: Capture | None = None
 
     def during_launch(
         self, arguments: Iterable[object]
@@ -86,6 +90,16 @@ class TritonDevice(ProgramDevice):
         """Run a kernel. ``grid``: in clusters of ``ctas`` along x. Raises ``KernelError``."""
         __tracebackhide__ = True
         if not all(grid):
+            return
+        if self.capture is not None:
+            options: dict[str, Any] = {
+                "shared_bytes": shared_bytes,
+                "ctas": ctas,
+                "cooperative": cooperative,
+                "compiler": compiler,
+                "named": named,
+            }
+            self.capture.launch(lambda: self.launch(kernel, grid, threads, parameters, arguments, **options))
             return
         # the kernel may have fewer parameters: the compiler drops unused ones from the end
         raw = parameters[: kernel.param_bytes]

@@ -37,7 +37,8 @@ _FACTORIES = ("empty.memory_format", "empty_strided", "tril_indices", "triu_indi
 _GUARDS, _CPU, _CUDA = "_ZN3c104impl26device_guard_impl_registryE", 0, 1
 #: libraries that query which accelerator there is, and whether a device type is one, and the functions that they call for this
 #: (ATen/DeviceAccelerator.h)
-_ASKING = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so")
+_PYTHON = "libtorch_python.so"
+_ASKING = ("libtorch_cpu.so", _PYTHON, "libtorch_cuda.so")
 _WHICH, _IS_ONE = (
     "_ZN2at11accelerator14getAcceleratorEb",
     "_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE",
@@ -121,19 +122,23 @@ def _on_cpu(factory: Callable[..., torch.Tensor], places: Places) -> Callable[..
     return create
 
 
-#: an empty ``std::optional`` of a byte, and ``false``; referenced here because torch keeps their addresses
+#: an empty ``std::optional`` of a byte, and ``false``; referenced here because libraries of torch keep their addresses
 _NONE = {
     _WHICH: ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_bool)(lambda checked: 0),
     _IS_ONE: ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int8)(lambda device_type: False),
 }
+#: the same with a value, for numbers of devices in Python (``torch.device(0)``)
+_SOME = {_WHICH: ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_bool)(lambda checked: 1 << 8 | _CUDA)}
 
 
 def _without_accelerator() -> None:
     """Hide the accelerator: autograd would order gradients on a GPU by streams, also while the compiler traces. There are no streams
     here, even if torch was built for CUDA."""
-    asked = _NONE if torch.backends.cuda.is_built() else {_IS_ONE: _NONE[_IS_ONE]}
     real = _library_of_torch("libtorch_cpu.so")
     for library in _ASKING:
+        asked = _NONE if torch.backends.cuda.is_built() else {_IS_ONE: _NONE[_IS_ONE]}
+        if library == _PYTHON:
+            asked = {**asked, **_SOME}
         base = library_base(library)
         slots = slots_of(base, asked) if base is not None else {}
         for name in (name for name in asked if slots.get(name)):

@@ -60,6 +60,9 @@ def take_over(places: Places) -> None:
             real = own(name, "CPU")
             if real is not None:
                 _library.impl(name.partition("::")[2], _in_single(real, types, places), "CPU")
+        real = own("aten::histc", "CPU")
+        if real is not None:
+            _library.impl("histc", _of_integers(real, places), "CPU")
         add = own("aten::baddbmm_", "CPU") or torch.Tensor.baddbmm_
         for name, before in _SUMS.items():
             for kind, ending in ((_summed, ""), (_summed_into_out, ".out"), (_summed_in_place, "_")):
@@ -186,6 +189,18 @@ def _in_single(real: _Function, types: Iterable[int], places: Places) -> _Functi
         return tuple(
             item if item is None or dtype is None else item.to(dtype) for item, dtype in zip(result, wanted)
         )
+
+    return run
+
+
+def _of_integers(real: _Function, places: Places) -> _Function:
+    """``histc``, which torch has for integers on a GPU alone."""
+
+    def run(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        with torch._C.DisableTorchFunction():
+            if tensor.is_floating_point() or not places.any_on_gpu([tensor]):
+                return real(tensor, *args, **kwargs)
+            return real(tensor.double(), *args, **kwargs).to(tensor.dtype)
 
     return run
 

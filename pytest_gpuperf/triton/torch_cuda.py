@@ -13,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
-from . import autocast, bindings, inductor, legacy_types, operators, precision
+from . import autocast, bindings, graphs, inductor, legacy_types, operators, precision
 from .benchmark import LEAST_US
 from .bindings import nothing
 from .generators import States
@@ -95,13 +95,17 @@ def install(device: TritonDevice) -> None:
     bindings.take_over(device, stream)
     Generator.places = places
     for name, value in {**stand_in(device, stream, places), **inductor.names()}.items():
-        for module in (torch.cuda, torch.cuda.streams):
+        for module in (torch.cuda, torch.cuda.streams, torch.cuda.memory, torch.cuda.graphs):
             if module is torch.cuda or hasattr(module, name):
                 setattr(module, name, value)
     inductor.prepare(device, places)
     places.show()
     places.keep_in_files()
     torch.Generator = Generator
+    torch.Stream, torch.Event = (
+        _of_any_device(kind, getattr(torch.cuda, kind.__name__), places)
+        for kind in (torch.Stream, torch.Event)
+    )
     torch.Tensor.record_stream = nothing  # its own refuses streams that torch did not make
     torch.random.get_rng_state = torch.get_rng_state = _state_of(places)
     legacy_types.take_over()
@@ -118,6 +122,7 @@ def stand_in(device: TritonDevice, stream: Stream, places: Places) -> dict[str, 
     names = {
         "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "_lazy_init": nothing,
         **_device_names(device), **_stream_names(device, stream), **_memory_names(device), **_generator_names(places),
+        **graphs.names(device, places),
     }  # fmt: skip
     return {name: _own(name, value) for name, value in names.items()}
 
@@ -161,7 +166,6 @@ def _stream_names(device: TritonDevice, stream: Stream) -> dict[str, object]:
     return {
         "Stream": Stream, "ExternalStream": Stream, "Event": _event_class(device), "stream": Within, "set_stream": nothing,
         "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "synchronize": nothing,
-        "is_current_stream_capturing": lambda: False,
     }  # fmt: skip
 
 
@@ -199,7 +203,39 @@ def _event_class(device: TritonDevice) -> type:
 
 def _memory_names(device: TritonDevice) -> dict[str, object]:
     """Memory of the device. What torch's tensors use of it, its own functions find in ``bindings``."""
-    return {"mem_get_info": lambda *_: device.device.memory_left, "ipc_collect": nothing}
+    return {
+        "mem_get_info": lambda *_: device.device.memory_left, "ipc_collect": nothing, "MemPool": MemPool, "use_mem_pool": Within,
+    }  # fmt: skip
+
+
+class MemPool:
+    """``torch.cuda.MemPool``: no freed memory is kept, so a pool is a name."""
+
+    allocator = None
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.id = (0, id(self))
+
+    def use_count(self) -> int:
+        return 1
+
+    def snapshot(self, *_: object, **__: object) -> list[object]:
+        return []
+
+
+def _of_any_device(real: type, on_gpu: type, places: Places) -> type:
+    """``torch.Stream`` or ``torch.Event``: a class whose objects are those of ``torch.cuda``, unless another device is named."""
+
+    class Kind(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, (real, on_gpu))
+
+    def new(cls: type, device: object = None, *args: object, **kwargs: object) -> object:
+        if places.named(device) is False:
+            return real(device, *args, **kwargs)
+        return on_gpu(*args, **kwargs)
+
+    return Kind(real.__name__, (), {"__new__": new, "__module__": "torch", "__doc__": real.__doc__})
 
 
 def _state_of(places: Places) -> Callable[[], torch.Tensor]:
@@ -376,10 +412,22 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
             args = tuple(_on_cpu(value) for value in args)
         if goes is None:
             goes = places.any_on_gpu(args) or places.any_on_gpu(kwargs.values()) or _gpu_by_default(func)
+        if name == "scaled_dot_product_attention" and goes:
+            return _attention(places, func, args, kwargs)
         result = places.call(goes, func, args, kwargs)
         if name in _WRAPS and goes and not places.is_on_gpu(result):
             return places.call(True, result.clone, (), {})
         return result
+
+
+def _attention(places: Places, function: Callable[..., _Result], args: Any, kwargs: Any) -> _Result:
+    """A program may allow only kernels that a CPU lacks (``sdpa_kernel``): torch then takes the one without conditions."""
+    allowed = torch._C._get_math_sdp_enabled()
+    torch._C._set_sdp_use_math(True)
+    try:
+        return places.call(True, function, args, kwargs)
+    finally:
+        torch._C._set_sdp_use_math(allowed)
 
 
 def _gpu_by_default(function: Callable[..., object]) -> bool:

@@ -349,6 +349,39 @@ def test_products_in_bfloat16_of_any_shape():
         assert torch.equal((a.cuda() @ b.mT.contiguous().cuda().mT).cpu(), expected)
 
 
+def test_numbers_of_integers_in_bins():
+    numbers = torch.tensor([0, 1, 1, 3, 3, 3, 9], device="cuda", dtype=torch.int32)
+    counts = torch.histc(numbers, bins=4, min=0, max=3)  # the last bin includes its end; 9 is in none
+    assert counts.tolist() == [1, 2, 0, 3] and counts.dtype == torch.int32 and counts.is_cuda
+
+
+def test_numbers_of_devices():
+    assert torch.device(0) == GPU and torch.zeros(2, device=torch.device(0)).is_cuda
+
+
+def test_streams_and_events_of_any_device():
+    stream, event = torch.Stream(device="cuda"), torch.Event(device="cuda", enable_timing=True)
+    assert isinstance(stream, torch.Stream) and isinstance(torch.cuda.Stream(), torch.Stream)
+    assert isinstance(event, torch.Event) and isinstance(event, torch.cuda.Event)
+    event.record()
+    assert event.query() and event.elapsed_time(stream.record_event()) > 0
+    assert isinstance(torch.Stream(device="cpu"), torch.Stream) and torch.Stream(device="cpu").device.type == "cpu"
+
+
+def test_pools_of_memory():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        assert torch.ones(2, device="cuda").is_cuda
+    assert pool.id != torch.cuda.MemPool().id and pool.snapshot() == []
+
+
+def test_attention_by_kernels_that_a_cpu_lacks():
+    q = torch.ones(1, 1, 4, 8, device="cuda")
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):
+        assert (torch.nn.functional.scaled_dot_product_attention(q, q, q) == 1).all()
+        assert not torch.backends.cuda.math_sdp_enabled()
+
+
 def test_time_of_what_torch_computes():
     # programs divide by it
     triton_testing = pytest.importorskip("triton.testing")

@@ -264,7 +264,7 @@ def test_changed_maps(backend: str) -> None:
         tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 0, 6;
         tensormap.replace.tile.global_dim.b1024.b32 [%rd1], 1, 3;
         tensormap.replace.tile.box_dim.global.b1024.b32 [%rd1], 1, 4;
-        ld.global.u64 %rd6, [%rd1+8];
+        ld.global.u64 %rd6, [%rd1+16];
         add.u64 %rd6, %rd6, 128;
         tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd6;
         fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;

@@ -420,3 +420,12 @@ def test_reductions_into_one_place(backend: str) -> None:
     for row in given[:40].reshape(5, 8):
         wanted[:8] += row
     assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("address", [0x3000_0022_1000, 0x3000_0002_1000, 0x7FFF_FFFF_F000])
+def test_what_cutlass_clears_means_nothing(address: int) -> None:
+    """Bit 21 of the second word, of maps of tensors below 128 KiB, for drivers up to that of CUDA 13.1 (NVIDIA/cutlass 7107b055,
+    ``cute/atom/copy_traits_sm90_tma.hpp``): a copy through the map must be the same."""
+    shape: dict[str, Any] = {"shape": [3, 48, 128], "strides": [6144, 128, 1], "dtype": np.dtype("u1")}
+    words = np.frombuffer(bytes(ge.TensorMap(address, [1, 12, 128], **shape)), "<u8")
+    assert not int(words[1]) >> 21 & 1

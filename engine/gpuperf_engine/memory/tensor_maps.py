@@ -5,8 +5,9 @@
 bytes       field
 =========== ==========================================================================================================
 0 … 7       ``MAGIC``
-8 … 15      address
-16 … 39     rank, and by the numbers of ``isa.tensor_maps`` element type, swizzle, fill, mode, interleave; 32 bits each
+8 … 15      rank, and by the numbers of ``isa.tensor_maps`` element type; 32 bits each
+16 … 23     address
+24 … 39     by the numbers of ``isa.tensor_maps`` swizzle, fill, mode, interleave; 32 bits each
 40 … 49     box, innermost axis first, 16 bits each
 50 … 54     element strides, 8 bits each
 55          swizzle atomicity
@@ -16,6 +17,7 @@ bytes       field
 124 … 127   of a map that began as zeros: the fields that it still lacks (``isa.tensor_maps.UNSET_BITS``)
 =========== ==========================================================================================================
 
+CUTLASS (from 4.3.4 on, for drivers up to CUDA 13.1) clears bit 21 of bytes 8 … 15 in maps of tensors below 128 KiB, which is 0 here.
 In an interleaved map the innermost axis is W, and its elements are slices of 16 or 32 bytes of the channels; the slices of a pixel
 are the last axis but one.
 """
@@ -48,16 +50,16 @@ __all__ = ["MAGIC", "MAP_BYTES", "Layout", "Place", "field_bit", "field_place"]
 
 MAP_BYTES = 128
 MAGIC = 0x3150414D_52534E54
-_FORMAT = "<QQ6I5H5BB4Q5I6h2HI"
+_FORMAT = "<Q2IQ4I5H5BB4Q5I6h2HI"
 _PADDED = tuple(number for number, element in enumerate(ELEMENTS) if element.held != element.size)
 
 
 class Place:
     """Offsets of the fields, and tables by element type with so many bits per entry."""
 
-    ADDRESS = 8
-    RANK = 16
-    TYPE = 20
+    RANK = 8
+    TYPE = 12
+    ADDRESS = 16
     SWIZZLE = 24
     FILL = 28
     MODE = 32
@@ -179,7 +181,7 @@ class Layout:
     def encode(self) -> bytes:
         """The 128 bytes."""
         return struct.pack(
-            _FORMAT, MAGIC, self.address, self.rank, self.type, self.swizzle, self.fill, self.mode, self.interleave,
+            _FORMAT, MAGIC, self.rank, self.type, self.address, self.swizzle, self.fill, self.mode, self.interleave,
             *self.box, *self.steps, self.atom, *self.strides, *(size - 1 for size in self.shape), *self.corners,
             self.channels, self.pixels, self.unset,
         )  # fmt: skip
@@ -187,7 +189,7 @@ class Layout:
     @classmethod
     def decode(cls, raw: bytes) -> Layout | None:
         """``None`` if these bytes are not a tensor map."""
-        magic, address, rank, kind, swizzle, fill, mode, interleave, *rest = struct.unpack(_FORMAT, raw)
+        magic, rank, kind, address, swizzle, fill, mode, interleave, *rest = struct.unpack(_FORMAT, raw)
         layout = cls(
             address, rank, kind, swizzle, fill, mode, interleave, tuple(rest[:5]), tuple(rest[5:10]), rest[10],
             tuple(rest[11:15]), tuple(item + 1 for item in rest[15:20]), tuple(rest[20:26]), *rest[26:],

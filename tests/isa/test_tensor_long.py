@@ -180,6 +180,8 @@ _ABSOLUTE, _LEFT = 1 << 46 | 1 << 52, 64 << 32
             ("sm_100a", 2, {"idesc": _WORD & ~LONG, "b": _ABSOLUTE | 2 << 61}, "has an absolute address"),
             ("sm_103a", 2, {"idesc": _WORD, "a": _ABSOLUTE | 4 << 61}, "has an absolute address"),
             ("sm_103a", 2, {"idesc": _WORD, "a": 96 >> 4 | _LEFT | 1 << 46 | 2 << 61}, "is longer than"),
+            ("sm_103a", 2, {"idesc": _WORD, "b": 32 >> 4 | _LEFT | 1 << 46 | 4 << 61}, "is longer than"),
+            ("sm_103a", 2, {"idesc": _WORD, "b": 1 << 46 | 6 << 61}, "is longer than"),
         ],
         3,
     ),

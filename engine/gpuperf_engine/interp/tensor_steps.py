@@ -194,7 +194,7 @@ class Matrices:
         if width == 0 or mode == 1:
             refuse(warp, self.instruction, lane, TensorProblem.SWIZZLE, 0, descriptor)
         # in the absolute address mode, 48 bytes of a line continue at another address
-        before = min(pieces, pieces_before(start)) if pieces == 3 and width > 16 else pieces
+        before = min(pieces, pieces_before(start, width)) if pieces == 3 and width > 16 else pieces
         if width > 16 and (16 * pieces > width or (before < pieces and not descriptor >> 52 & 1)):
             refuse(warp, self.instruction, lane, TensorProblem.LINE, 0, descriptor)
         line, piece = np.arange(first, first + lines)[:, None], np.arange(pieces)[None, :]

@@ -266,10 +266,10 @@ def line_offset(line: int, piece: int, width: int, leading: int, stride: int) ->
     return (line & 7) * width + (line >> 3) * stride + piece * ((width == 16) * leading + (width != 16) * 16)
 
 
-def pieces_before(start: int) -> int:
-    """The number of pieces of 16 bytes from a start address to the end of its 128 bytes. In the absolute address mode, later ones of a
-    line are at the second address of the descriptor."""
-    return 8 - ((start >> 4) & 7)
+def pieces_before(start: int, width: int) -> int:
+    """The number of pieces of 16 bytes from a start address to the end of its row of the swizzling pattern. In the absolute address
+    mode, later ones of a line are at the second address of the descriptor."""
+    return (width - (start & (width - 1))) >> 4
 
 
 def address_problem(how: int, descriptor: int, across: int) -> int:

@@ -270,7 +270,7 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     ),
     TensorProblem.LINE: (
         "a line of the matrix is longer than the swizzling pattern of the descriptor {amount:#018x} names",
-        "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none; if 48 bytes (K = 96) continue after the end of 128, "
+        "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none; if 48 bytes (K = 96) do not end in 128, "
         "bit 52 says that bits 16-29 are the address of the rest",
     ),
     TensorProblem.PAIR: (

@@ -73,8 +73,8 @@ def fetch_lines(
     if width == 0 or descriptor >> 61 == 1:
         return refuse_mbarrier(context, site, lane, start, TensorProblem.SWIZZLE, 0, descriptor)
     before = pieces
-    if pieces == 3 and width > 16 and pieces_before(start) < 3:
-        before = pieces_before(start)
+    if pieces == 3 and width > 16 and pieces_before(start, width) < 3:
+        before = pieces_before(start, width)
     absolute = (descriptor >> 52) & 1
     if width > 16 and (pieces * 16 > width or (absolute == 0 and before < pieces)):
         return refuse_mbarrier(context, site, lane, start, TensorProblem.LINE, 0, descriptor)

@@ -155,7 +155,8 @@ def module_text(instructions: Sequence[str], version: tuple[int, int], target: s
 def refused(
     instructions: Sequence[str], version: tuple[int, int], target: str, directory: Path
 ) -> dict[str, str]:
-    """The instructions that ptxas refuses, each with its first message. ``target`` is ``90`` or ``90a``."""
+    """The instructions that ptxas refuses, each with its first message. ``target`` is ``90`` or ``90a``, and may go on as in the text:
+    ``90, texmode_independent``."""
     assert PTXAS is not None
     bad: dict[str, str] = {}
     left = list(dict.fromkeys(instructions))
@@ -164,7 +165,7 @@ def refused(
         path = directory / f"module_{version[0]}{version[1]}_{target}.ptx"
         path.write_text(module_text(left, version, target))
         done = subprocess.run(
-            [PTXAS, f"-arch=compute_{target}", str(path), "-o", str(directory / "out.cubin")],
+            [PTXAS, f"-arch=compute_{target.partition(',')[0]}", str(path), "-o", str(directory / "out.cubin")],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         found: dict[str, str] = {}

@@ -185,7 +185,7 @@ def _judged(
     while left:
         path.write_text(head + "\n".join(left) + "\nret;\n}\n")
         done = subprocess.run(
-            [PTXAS, f"-arch=compute_{target}", str(path), "-o", str(directory / "out.cubin")],
+            [PTXAS, f"-arch=compute_{target.partition(',')[0]}", str(path), "-o", str(directory / "out.cubin")],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         found: dict[str, str] = {}

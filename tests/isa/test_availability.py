@@ -115,7 +115,7 @@ def asked() -> dict[str, Form]:
     """One instruction for each condition, or for each form."""
     found: dict[object, tuple[str, Form]] = {}
     for row in rows():
-        if row.available.removed is None:
+        if row.available.removed is None and row.accepts.texmode != "independent":
             for form in forms(row, 10_000 if ALL_SPELLINGS else 60):
                 text = instruction_text(form)
                 found.setdefault(text if ALL_SPELLINGS else condition(form), (text, form))

@@ -360,8 +360,7 @@ def test_wrong_images(body: str, image: str, message: str | None, backend: str) 
 
 
 FURTHER = [
-    "tex.2d.v4.f32.f32 {f2,f3,f4,f5}, [l1, l2, {f1,f1}];",
-    "tld4.r.2d.v4.f32.f32 {f2,f3,f4,f5}, [l1, l2, {f1,f1}], {r1,r1}, f1;",
+    "tld4.r.2d.v4.f32.f32 {f2,f3,f4,f5}, [l1, {f1,f1}], {r1,r1}, f1;",
     "tex.2dms.v4.f32.s32 {f2,f3,f4,f5}, [l1, {r1,r1,r1,r1}];",
     "tex.a2dms.v4.f32.s32 {f2,f3,f4,f5}|p0, [l1, {r1,r1,r1,r1}], {r1,r1};",
     "tex.cube.v4.f32.f32 {f2,f3,f4,f5}|p0, [l1, {f1,f1,f1,f1}];",

@@ -159,7 +159,11 @@ def misses() -> dict[str, tuple[str, Form]]:
     """Near misses of all rows that this ptxas knows, by their text, with the kind of the change."""
     found: dict[str, tuple[str, Form]] = {}
     for row in rows():
-        if row.available.removed is None and row.available.since <= ptxas_version():
+        if (
+            row.available.removed is None
+            and row.accepts.texmode != "independent"
+            and row.available.since <= ptxas_version()
+        ):
             found.update(near_misses(row, COUNT))
     return found
 

@@ -16,6 +16,7 @@ from gpuperf_engine.isa.special import SPECIAL_REGISTERS
 from gpuperf_engine.isa.table import check_available, lookup, needs, rows
 
 from .assembler import PTXAS, forms, instruction_text, module_text, ptxas_version, refused, requirements
+from .near_misses import refused_by_ptxas, refused_by_us
 from .ptxas_versions import departs
 
 pytestmark = pytest.mark.skipif(PTXAS is None, reason="no ptxas on the PATH")
@@ -30,10 +31,10 @@ FIRST = {75: (6, 3), 80: (7, 0), 86: (7, 1), 89: (7, 8), 90: (7, 8), 100: (8, 6)
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, Form]:
-    """One instruction for each form of every row (of rows with many modifiers: those that differ in two)."""
+    """One instruction for each form of every row (of rows with many modifiers: those that differ in two), of unified mode."""
     found: dict[str, Form] = {}
     for row in rows():
-        if row.available.removed is None:
+        if row.available.removed is None and row.accepts.texmode != "independent":
             for form in forms(row, 60):
                 found.setdefault(instruction_text(form), form)
     return found
@@ -55,6 +56,27 @@ def test_every_form_assembles(texts: dict[str, Form], tmp_path: Path) -> None:
     for target, group in groups.items():
         if FIRST.get(int(target[:-1]), newest) <= newest:
             assert refused(group, newest, target, tmp_path) == {}, target
+
+
+def test_texturing_modes(tmp_path: Path) -> None:
+    """In independent mode ptxas and we take the forms of fetches with a sampler and no others. In unified mode we take the others;
+    ptxas takes some samplers for other operands there."""
+    fetches = {
+        instruction_text(form): form
+        for row in rows()
+        if row.name in ("tex", "tld4")
+        for form in forms(row, 60)
+        if known(form)
+    }
+    named = {text for text, form in fetches.items() if form.row.accepts.texmode == "independent"}
+    assert 0 < len(named) < len(fetches)
+    target = "90, texmode_independent"
+    # a few of each opcode, as ptxas ends at some errors
+    drawn = {text.split()[0]: text for text in [*fetches][::-1] if text not in named}
+    theirs = refused_by_ptxas([*named, *drawn.values()], ptxas_version(), target, tmp_path)
+    assert theirs.keys() == set(drawn.values())
+    assert refused_by_us(list(fetches), ptxas_version(), target).keys() == fetches.keys() - named
+    assert refused_by_us(list(fetches), ptxas_version(), "90").keys() == named
 
 
 def test_targets_alone(texts: dict[str, Form], tmp_path: Path) -> None:

@@ -154,6 +154,52 @@ def test_other_operands_beside_a_sampler(backend: str) -> None:
     assert found.tolist() == wanted
 
 
+def test_levels_and_faces_through_a_sampler(backend: str) -> None:
+    """Filters between levels, which PTX gives no sampler, are those of the texture."""
+    levels = [np.array([[1, 3]], np.float32), np.array([[7]], np.float32)]
+
+    def bound(device: ge.Device) -> dict[str, Any]:
+        texture = device.texture(
+            [device.array(level) for level in levels], normalized=True, level_filter="linear"
+        )
+        return {"t": texture, "s": device.sampler(filter="linear", address="wrap")}
+
+    lod = np.float32([0, 0.5, 1])
+    body = "mov.f32 f6, 0f3F000000; tex.level.2d.v4.f32.f32 {f2,f3,f4,f5}, [t, s, {f6,f6}], f1;"
+    body += "mov.f32 f7, 0f3F800000; mul.f32 f8, f7, f6; tex.grad.2d.v4.f32.f32 {f3,f4,f4,f4}, [t, s, {f6,f6}], {f7,f8}, {f8,f8};"
+    found = run(backend, GLOBALS, "", body, bound, lod)
+    assert found[:, 0].tolist() == [2, 4.5, 7]
+    assert found[:, 1].tolist() == [7] * 3  # over two texels in x: the second level
+    faces = np.arange(6, dtype=np.float32).reshape(6, 1, 1)
+    body = "mov.f32 f6, 0f00000000; tex.cube.v4.f32.f32 {f2,f3,f4,f5}, [t, s, {f6,f1,f6,f6}];"
+    body += "tld4.r.cube.v4.f32.f32 {f3,f4,f5,f4}, [t, s, {f1,f6,f6,f6}];"
+    found = run(
+        backend, GLOBALS, "", body,
+        lambda d: {"t": d.texture(d.array(faces), cube=True), "s": d.sampler()}, np.float32([2, -2]),
+    )  # fmt: skip
+    assert found[:, :2].tolist() == [[2, 0], [3, 1]]
+    samples = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    body = "cvt.rni.s32.f32 r1, f1; tex.2dms.v4.f32.s32 {f2,f3,f4,f5}, [t, s, {r1,r1,0,0}];"
+    found = run(
+        backend, GLOBALS, "", body, lambda d: {"t": d.texture(d.array(samples), samples=2), "s": d.sampler()},
+        np.float32([0, 1]),
+    )  # fmt: skip
+    assert found[:, 0].tolist() == [0, 3]
+
+
+def test_the_mode_of_the_module_decides() -> None:
+    plain = FETCH.replace("t, s,", "t,")
+    for options, line, message in (
+        ("", FETCH, "a sampler is named\n  this form names one with '.target …, texmode_independent' only"),
+        (", texmode_unified", FETCH, "a sampler is named"),
+        (", texmode_independent", plain, "a sampler is missing\n  in independent mode"),
+    ):
+        text = f"{HEAD}{GLOBALS}.visible .entry k(.param .u64 out, .param .u64 x) {{{BODY}{line}{END}"
+        with pytest.raises(ge.PtxError) as caught:
+            ge.parse(text.replace(", texmode_independent", options))["k"]
+        assert f"tex.1d.v4.f32.f32: {message}" in str(caught.value)
+
+
 def test_kinds_of_handles(backend: str) -> None:
     body = "mov.u64 l4, s; istypep.samplerref p1, l4; istypep.texref p2, l4; selp.f32 f2, 1.0, 0.0, p1; selp.f32 f3, 1.0, 0.0, p2;"
     body += "mov.u64 l4, t; istypep.samplerref p1, l4; selp.f32 f4, 1.0, 0.0, p1; mov.f32 f5, f4;"

@@ -83,12 +83,14 @@ class Accepts:
     """Restrictions and additions to a syntax line.
 
     ``valid`` returns why a combination of modifiers is not allowed; ``constants``: the constants that operands accept; ``selectors``
-    maps selector slots of operands to their kind (``selectors.SELECTORS``).
+    maps selector slots of operands to their kind (``selectors.SELECTORS``); ``texmode``: the texturing mode of modules that have the
+    line, ``unified`` or ``independent`` (manual, "Texturing Modes").
     """
 
     valid: Constraint | None = None
     constants: Constants = field(default_factory=dict)
     selectors: Mapping[str, str] = field(default_factory=dict)
+    texmode: str = ""
 
 
 #: No restrictions beyond the syntax line.

@@ -356,6 +356,7 @@ class _Body:
                         reason = form.row.accepts.valid(form.modifiers)
                 if not reason:
                     check_available(form, self.module.version, *self.target)
+                    _check_mode(form, self.module.target_options)
                     if 0 < self.target[0] < _KEEPS_SUBNORMALS:
                         form = _flushing(form)
                     return form, any(_has_float(key) for key in keys)
@@ -435,3 +436,18 @@ def _split(rest: str) -> list[str]:
         for closing in "]})":
             depth -= piece.count(closing)
     return pieces
+
+
+def _check_mode(form: Form, options: tuple[str, ...]) -> None:
+    """Raises ``PtxError`` (without position) for a form of the texturing mode that the module does not have."""
+    wanted = form.row.accepts.texmode
+    if wanted and wanted != ("independent" if "texmode_independent" in options else "unified"):
+        names = wanted == "independent"
+        raise PtxError(
+            f"{form.opcode}: {'a sampler is named' if names else 'a sampler is missing'}",
+            hint=(
+                "this form names one with '.target …, texmode_independent' only"
+                if names
+                else "in independent mode (.target texmode_independent) it follows the texture: [texture, sampler, {…}]"
+            ),
+        )

@@ -23,6 +23,9 @@ TEX: Options = {
     "effect": effects.TEXTURE,
     "applied": Applied(whole=True),
 }
+#: the sampler of a fetch and the texturing mode: in unified mode it belongs to the texture, in independent mode it is named. (There
+#: ptxas 13.0 takes no other; in unified mode it takes some samplers for other operands, and its code reads none.)
+MODES = (("", Accepts(texmode="unified")), (", b:b64", Accepts(texmode="independent")))
 FETCH: Options = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}
 #: results by the width of the opcode: operand and types
 RESULTS = {"v4": ("d:dtype*4", "u32 s32 f16 f32"), "v2": ("d:dtype*2", "f16x2")}
@@ -101,8 +104,6 @@ def _fetches(
     offsets: str,
     dims: int,
     depth: str,
-    *,
-    sampled: bool = True,
 ) -> None:
     """The rows of geometries with the same operands; ``depth`` are the types of coordinates with which depths can be compared."""
     offset = f"{{, {offsets}}}" if offsets else ""
@@ -115,8 +116,6 @@ def _fetches(
             sets: Options = {"geom": geometries, "dtype": types}
             if "base" in opcode:
                 sets["leads"] = "base"
-            # in unified mode ptxas accepts a sampler with plain geometries only
-            with_sampler = sampled and opcode == "tex{.base}"
             kinds = "f32" if "cube" in geometries else "s32" if "ms" in geometries else "s32 f32"
             for kind in kinds.split():
                 compared = "{, f:f32}" if kind in depth.split() else ""
@@ -128,10 +127,9 @@ def _fetches(
                         "since": since,
                         "target": 60 if pair else 0,
                     }
-                    more = f"{tail}{offset}{compared}"
-                    instruction(f"{head}{pair}, [a:image, {more}", **own)(SEMANTICS[opcode])
-                    if with_sampler:
-                        instruction(f"{head}{pair}, [a:image, b:b64, {more}", **own)(SEMANTICS[opcode])
+                    for sampler, mode in MODES:
+                        line = f"{head}{pair}, [a:image{sampler}, {tail}{offset}{compared}"
+                        instruction(line, **own, accepts=mode)(SEMANTICS[opcode])
 
 
 _fetches("1d", "c:ctype*1", "e:s32*1", 1, "f32")
@@ -139,11 +137,11 @@ _fetches("2d", "c:ctype*2", "e:s32*2", 2, "f32")
 _fetches("3d", "c:ctype*4", "e:s32*4", 4, "")
 _fetches("a1d", "c:b32*2", "e:s32*1", 1, "f32")
 _fetches("a2d", "c:b32*4", "e:s32*2", 2, "f32")
-_fetches("cube", "c:ctype*4", "", 4, "f32", sampled=False)
-_fetches("acube", "c:b32*4", "", 4, "f32", sampled=False)
+_fetches("cube", "c:ctype*4", "", 4, "f32")
+_fetches("acube", "c:b32*4", "", 4, "f32")
 # ptxas 13.0 takes the first of them as the sample and the second one as the layer, as the manual's text does, not its example
-_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", sampled=False)
-_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", sampled=False)
+_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "")
+_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "")
 
 
 def tld4(
@@ -164,19 +162,18 @@ def tld4(
 
 
 GATHER: Options = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
-for _geometry, _coordinates, _offsets, _sampled in (
-    ("2d", "c:f32*2", "{, e:s32*2}", True),
-    ("a2d", "c:b32*4", "{, e:s32*2}", True),
-    ("cube", "c:f32*4", "", False),
-    ("acube", "c:b32*4", "", False),
+for _geometry, _coordinates, _offsets in (
+    ("2d", "c:f32*2", "{, e:s32*2}"),
+    ("a2d", "c:b32*4", "{, e:s32*2}"),
+    ("cube", "c:f32*4", ""),
+    ("acube", "c:b32*4", ""),
 ):
     _head = "tld4.comp.geom.v4.dtype.f32 d:dtype*4"
     for _pair, _needs in (("", {}), ("|p:pred", {"since": (7, 1), "target": 60})):
         _gather: Options = {**GATHER, **_needs, "geom": _geometry}
-        _more = f"{_coordinates}]{_offsets}{{, f:f32}}"
-        instruction(f"{_head}{_pair}, [a:image, {_more}", **_gather)(tld4)
-        if _sampled:
-            instruction(f"{_head}{_pair}, [a:image, b:b64, {_more}", **_gather)(tld4)
+        for _sampler, _mode in MODES:
+            _line = f"{_head}{_pair}, [a:image{_sampler}, {_coordinates}]{_offsets}{{, f:f32}}"
+            instruction(_line, **_gather, accepts=_mode)(tld4)
 
 QUERY: Options = {"category": "texture", "unit": "tex", "effect": effects.IMAGE_QUERY}
 

@@ -67,6 +67,8 @@ class BasicBlock:
     back_edges: frozenset[int] = frozenset()
     #: the share of the quantum that a back edge of this block uses: 64 in loops that may wait for other threads, else 1
     back_edge_cost: int = 1
+    #: of a loop that only waits for the clock, the number of instructions in one iteration at most (see ``clock_loops``); else 0
+    clock_loop: int = 0
     live_in: frozenset[Register] = frozenset()
     live_out: frozenset[Register] = frozenset()
 

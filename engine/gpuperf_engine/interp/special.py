@@ -2,7 +2,8 @@
 
 Registers of the machine are virtual, so that results are the same on every host: ``%smid`` and ``%gridid`` are 0, ``%nsmid``
 is 1, ``%warpid`` is the warp's index in its CTA, and all clocks are the number of warp instructions that this warp has executed,
-including those of its current block. Without clusters every CTA is a cluster of its own.
+including those of its current block, and more after loops that wait for them (``flow.clock_loops``). Without clusters every CTA is a
+cluster of its own.
 """
 
 from __future__ import annotations
@@ -130,6 +131,6 @@ def _in_cluster(name: str, axis: int) -> Callable[[ReferenceWarp], LaneValue]:
 
 def _clock(name: str) -> Callable[[ReferenceWarp], LaneValue]:
     if name in ("clock64", "globaltimer"):
-        return lambda warp: LaneValue(np.array([warp.steps], np.uint64), _U64)
+        return lambda warp: LaneValue(np.array([warp.read_clock()], np.uint64), _U64)
     shift = 32 if name.endswith("_hi") else 0
-    return lambda warp: _u32(np.array([warp.steps >> shift & 0xFFFFFFFF], np.uint64))
+    return lambda warp: _u32(np.array([warp.read_clock() >> shift & 0xFFFFFFFF], np.uint64))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..flow.blocks import BasicBlock
+from ..flow.clock_loops import LARGEST_GAP, MORE
 from ..isa.evaluation import extend
 from ..isa.rules import RULES
 from ..isa.spaces import RANK_SHIFT
@@ -162,6 +163,10 @@ class ReferenceWarp:
         #: size of the stack of each function, which grows down from the end of local memory, in bytes
         self.stack_depths: dict[int, Lanes] = {}
         self.steps = 0
+        #: of the clock (``flow.clock_loops``): what it is ahead of the steps, its gap, and the steps when it was last read in a loop
+        self.clock_ahead = self.clock_gap = self.clock_steps = 0
+        #: the running block
+        self.block = 0
         #: number of warpgroup products that it has executed
         self.products = 0
         #: number of groups of products, or of fences, that all warps of its warpgroup must reach before it continues
@@ -214,6 +219,16 @@ class ReferenceWarp:
             value = lane_value(extend(value, register.type))
         data = np.where(where, value.data, self.read(register).data)
         self.registers[register] = LaneValue(data, register.type)
+
+    def read_clock(self) -> int:
+        """The clock: the instructions that the warp has executed, and what loops that wait for it have added."""
+        length = self.cta.program.blocks[self.block].clock_loop
+        if length:
+            gap = self.clock_gap if self.steps - self.clock_steps <= length else 0
+            self.clock_gap = gap + (gap >> MORE) + 1 if gap < LARGEST_GAP else LARGEST_GAP
+            self.clock_steps = self.steps
+            self.clock_ahead += gap
+        return self.steps + self.clock_ahead
 
     def read_carry(self, function: int) -> LaneValue:
         """The condition code CC.CF."""
@@ -304,6 +319,7 @@ class ReferenceWarp:
                     block.wait.count(self)
             if block.wait is not None and not block.wait(self):
                 return self._suspend(block)
+            self.block = block.index
             for step in block.steps:
                 step(self)
             status = block.end(self)
@@ -443,7 +459,7 @@ class ReferenceWarp:
             yield data.tobytes()
         yield self.local.bytes.tobytes()
         if self.cta.program.reads_clock:
-            yield self.steps.to_bytes(8, "little")
+            yield repr((self.steps, self.clock_ahead)).encode()
 
     def _live(self) -> dict[Register, int]:
         """The live registers, and the lanes in which they are live."""

@@ -14,8 +14,9 @@ from typing import TypeVar, cast
 from .._gc import uncollected
 from ..errors import PtxError
 from ..flow.blocks import EXIT, BasicBlock, cut
+from ..flow.clock_loops import mark_clock_loops, reads_clock
 from ..flow.liveness import live_sets, pressure
-from ..flow.operands import ALL_BYTES, access_bytes, reads, special_registers, used_bytes, writes
+from ..flow.operands import ALL_BYTES, access_bytes, reads, used_bytes, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
 from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, TEXTURE, WARPGROUP
 from ..isa.types import scalar_type
@@ -215,12 +216,7 @@ class Program:
     @cached_property
     def reads_clock(self) -> bool:
         """Whether it reads a clock, so that no state repeats."""
-        return any(
-            name.startswith(("clock", "globaltimer"))
-            for block in self.blocks
-            for item in block.instructions
-            for name in special_registers(item)
-        )
+        return any(reads_clock(item) for block in self.blocks for item in block.instructions)
 
     def once(self, compute: Callable[[Program], _T]) -> _T:
         """The result of a function of the program, computed once."""
@@ -269,6 +265,7 @@ def build_program(
         if meeting is not None:
             _set_reconvergence(own, meeting)
         mark_waiting_loops(own)
+        mark_clock_loops(own)
         live_sets(function, own)
         per_function.append(own)
         blocks += own

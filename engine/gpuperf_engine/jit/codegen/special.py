@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import Unsupported
+from ...flow.clock_loops import LARGEST_GAP, MORE
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...ptx.module import Function
@@ -145,11 +146,24 @@ def _wide(to: BlockWriter, offset: int) -> Ref:
 
 
 def _clock(to: BlockWriter, name: str) -> NativeValue:
-    """Virtual time: the warp instructions that this warp has executed."""
-    steps = to.value(U64, to.writer.load("i64", "%steps"), True)
+    """Virtual time: the warp instructions that this warp has executed, and what loops that wait for it have added."""
+    writer = to.writer
+    steps = writer.load("i64", "%steps")
+    ahead = writer.load("i64", writer.at("%st", State.CLOCK_AHEAD))
+    if to.block.clock_loop:
+        low, cell = writer.trunc(steps, "i32"), writer.at("%st", State.CLOCK_GAP)
+        since = writer.sub(low, writer.load("i32", writer.at("%st", State.CLOCK_STEPS)))
+        stays = writer.icmp("ule", since, to.block.clock_loop)
+        gap = writer.select(stays, writer.load("i32", cell), 0)
+        grown = writer.add(writer.add(gap, writer.lshr(gap, MORE)), 1)
+        writer.store(writer.select(writer.icmp("ult", gap, LARGEST_GAP), grown, LARGEST_GAP), cell)
+        writer.set_field("%st", State.CLOCK_STEPS, low)
+        ahead = writer.add(ahead, writer.zext(gap, "i64"))
+        writer.set_field("%st", State.CLOCK_AHEAD, ahead)
+    clock = NativeValue(writer, U64, writer.add(steps, ahead), True)
     if name.endswith("_hi"):
-        return to.as_type(NativeValue(to.writer, U64, to.writer.lshr(steps.text, 32), True), U32)
-    return to.as_type(steps, U32) if name in ("clock", "globaltimer_lo") else steps
+        return to.as_type(NativeValue(writer, U64, writer.lshr(clock.text, 32), True), U32)
+    return to.as_type(clock, U32) if name in ("clock", "globaltimer_lo") else clock
 
 
 def shared_offset(program: Program, target: Variable) -> int:

@@ -367,6 +367,7 @@ class State(Record):
     YIELDING = U32(140)  # ``YieldBits``
     HOLDS = U32(144)  # lanes whose predicate held at the aligned barrier where the warp is being gathered
     GATHERED = U32(148)  # id, warps and kind of that barrier
+    CLOCK_STEPS = U32(152)  # low half of STEPS when a loop that waits for the clock last read it
     BEGAN = U32(156)  # 1 + phases completed when it resumed; 0: it is suspended
     CONVERGING = U32(160)  # 1: an exchange runs for the lanes of a diverged warp
     STOPS = U32(164)  # at ``Event.CONVERGE``: whether the running path has begun to wait
@@ -376,6 +377,8 @@ class State(Record):
     CLUSTER_PASSED = U32(172)
     # where it waits at an mbarrier with all running lanes: offset of the object + 2 + the parity of the phase; else 0
     AWAITED = U32(176)
+    CLOCK_GAP = U32(180)  # see ``flow.clock_loops``
+    CLOCK_AHEAD = U64(184)  # the clock minus STEPS
     # u32 of each lane: the member mask of the operation where it waits, 0 after the operation; of a path that waits at a barrier of
     # the CTA the barrier's number, after the barrier the results (lanes whose predicate held, and ``BarrierResult``); of a path
     # that waits there for the rest of its warp number + kind << 8 + warps << 16

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gpuperf_engine.device.options import DeviceOptions
 
     from .graphs import Capture
+    from .profiler import Profiler
 
 __all__ = ["TritonDevice", "map_options"]
 
@@ -41,6 +42,8 @@ class TritonDevice(ProgramDevice):
         self.memory = TorchMemory(self.device)
         #: the CUDA graph that records launches; ``None`` if launches run
         self.capture: Capture | None = None
+        #: Triton's profiler, once it is imported
+        self.profiler: Profiler | None = None
 
     def during_launch(
         self, arguments: Iterable[object]
@@ -103,6 +106,7 @@ class TritonDevice(ProgramDevice):
             return
         # the kernel may have fewer parameters: the compiler drops unused ones from the end
         raw = parameters[: kernel.param_bytes]
+        before = self.elapsed_us
         try:
             self.run(
                 kernel,
@@ -120,6 +124,8 @@ class TritonDevice(ProgramDevice):
             raise
         except EngineError as error:
             raise as_cuda(error) from error
+        if self.profiler is not None and not self._trying:
+            self.profiler.launched(kernel.name, self.elapsed_us - before)
 
     def tensor_map(
         self,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import triton
@@ -20,7 +21,8 @@ from triton.backends.nvidia import driver as nvidia_driver
 from triton.runtime import _allocation
 from triton.runtime.driver import driver as active_driver
 
-from . import benchmark, machine_code
+from ..programs.imports import after_import
+from . import benchmark, machine_code, profiler
 from .arguments import Packer, Signature, argument_names, named_pointers, pointer_of
 from .descriptors import expand_signature, with_tensor_maps
 from .device import TritonDevice
@@ -270,6 +272,7 @@ def activate(device: TritonDevice) -> EngineDriver:
     active_driver.set_active(driver)
     _replace_in_libtriton(device)
     benchmark.replace_in_triton(device)
+    after_import("triton.profiler", partial(profiler.replace, device))
     return driver
 
 

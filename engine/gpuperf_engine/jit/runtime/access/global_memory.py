@@ -21,9 +21,11 @@ from .text import (
     Form,
     begin,
     busy,
+    choice,
     finish,
     head_of,
     pass_on,
+    plain_name,
     slow,
     stored,
     whole_name,
@@ -445,15 +447,16 @@ class _Plain(_Global):
         to.branch(to.icmp("eq", outside, 0), "anywhere", "whole")
         to.start("anywhere")
         if _has_function_for_lanes(form, self.stores):
-            to.do(f"tail call {head_of(_lanes_name(self.name), form, self.stores, V64, _EXTRA)}")
-            to.give()
+            pass_on(to, _lanes_name(self.name), form, self.stores, V64, _EXTRA)
         elif not self.stores:
             finish(to, form, False, self._any())
         else:
             to.scatter(self.value, to.pointers(to.pointer(self.arena), ADDRESSES, form), ACTIVE, form)
             to.give()
-        pass_on(to, self.name, form, self.stores, V64, _EXTRA)
-        return to.function(head_of(self.name, form, self.stores, V64, _EXTRA))
+        to.start("whole")
+        pass_on(to, whole_name(self.name), form, self.stores, V64, _EXTRA)
+        plain = to.function(f"internal {head_of(plain_name(self.name), form, self.stores, V64, _EXTRA)}")
+        return choice(self.name, form, self.stores, V64, _EXTRA) + "\n" + plain
 
 
 def _has_function_for_lanes(form: Form, stores: bool) -> bool:

@@ -22,10 +22,11 @@ from .text import (
     AccessEmitter,
     Form,
     begin,
-    busy,
+    choice,
     finish,
     head_of,
     pass_on,
+    plain_name,
     slow,
     stored,
     whole_name,
@@ -181,7 +182,6 @@ class _Plain(_Local):
         to, form = self.to, self.form
         begin(to, form)
         self.value = stored(to, form, self.stores)
-        busy(to, [])
         self._prepare()
         held = self._whole_rows()
         loose = self._gathered()
@@ -190,8 +190,10 @@ class _Plain(_Local):
         for label, value in (("uniform", held), *([("scattered", loose)] if self.wide else [])):
             to.start(label)
             finish(to, form, self.stores, value)
-        pass_on(to, self.name, form, self.stores, V64)
-        return to.function(head_of(self.name, form, self.stores, V64))
+        to.start("whole")
+        pass_on(to, whole_name(self.name), form, self.stores, V64)
+        plain = to.function(f"internal {head_of(plain_name(self.name), form, self.stores, V64)}")
+        return choice(self.name, form, self.stores, V64) + "\n" + plain
 
 
 class _Rows:

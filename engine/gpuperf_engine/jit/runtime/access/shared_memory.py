@@ -24,9 +24,11 @@ from .text import (
     Form,
     begin,
     busy,
+    choice,
     finish,
     head_of,
     pass_on,
+    plain_name,
     slow,
     stored,
     whole_name,
@@ -411,5 +413,7 @@ class _Plain(_Shared):
             finish(to, form, self.stores, self._joined(ways))
         to.start("slow")
         to.jump("whole")
-        pass_on(to, self.name, form, self.stores, V32)
-        return to.function(head_of(self.name, form, self.stores, V32))
+        to.start("whole")
+        pass_on(to, whole_name(self.name), form, self.stores, V32)
+        plain = to.function(f"internal {head_of(plain_name(self.name), form, self.stores, V32)}")
+        return choice(self.name, form, self.stores, V32) + "\n" + plain

@@ -23,10 +23,12 @@ __all__ = [
     "Form",
     "begin",
     "busy",
+    "choice",
     "declarations",
     "finish",
     "head_of",
     "pass_on",
+    "plain_name",
     "slow",
     "stored",
     "stored_at",
@@ -273,11 +275,7 @@ def head_of(name: str, form: Form, stores: bool, addresses: str, extra: str = ""
 
 
 def busy(to: AccessEmitter, fields: Sequence[Ref]) -> None:
-    """Branch to ``whole`` if sectors and wavefronts are counted, or if any of the fields, of up to 64 bits, is not zero."""
-    to.branch(to.icmp("eq", to.context(Context.COUNTING), 0), "quiet", "whole")
-    to.start("quiet")
-    if not fields:
-        return
+    """Branch to ``whole`` if any of the fields, of up to 64 bits, is not zero."""
     together, *others = (item if item.type == "i64" else to.zext(item, "i64") for item in fields)
     for item in others:
         together = to.or_(together, item)
@@ -290,10 +288,27 @@ def whole_name(name: str) -> str:
     return f"{name}_whole"
 
 
-def pass_on(to: AccessEmitter, name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> None:
-    """Write the block ``whole``: call the function that does all that the access may need, in place of this one."""
+def plain_name(name: str) -> str:
+    """The function that takes the common paths of launches that observe nothing."""
+    return f"{name}_plain"
+
+
+def choice(name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> str:
+    """Return the function that calls the whole one if sectors and wavefronts are counted, else the plain one. It saves no registers,
+    as the plain one may."""
+    to = AccessEmitter()
+    to.start("entry")
+    to.branch(to.icmp("eq", to.context(Context.COUNTING), 0), "plain", "whole")
+    to.start("plain")
+    pass_on(to, plain_name(name), form, stores, addresses, extra)
     to.start("whole")
-    call = f"tail call {head_of(whole_name(name), form, stores, addresses, extra)}"
+    pass_on(to, whole_name(name), form, stores, addresses, extra)
+    return to.function(head_of(name, form, stores, addresses, extra))
+
+
+def pass_on(to: AccessEmitter, name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> None:
+    """Call another function on the same access, in place of this one."""
+    call = f"tail call {head_of(name, form, stores, addresses, extra)}"
     if stores or not form.alone:
         to.do(call)
         to.give()

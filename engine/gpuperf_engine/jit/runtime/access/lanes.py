@@ -22,7 +22,7 @@ from ..intrinsics import (
     store64,
     trailing_zeros,
 )
-from ..memory import is_local, keep_unseen, near, note, own_words, reach, unseen
+from ..memory import is_local, keep_unseen, near, note, own_words, reach, unseen, written_words
 from ..races.groups import race_copies
 from ..races.shared_memory import race_pieces
 
@@ -118,7 +118,12 @@ def move_lanes(
         if host:
             note(context, address, size, how)
         else:
-            host = reach(context, cta, state, site, lane, address, size, how | (held >> lane & 1 ^ 1) << 5)
+            if how & 15 == 8 + 1:
+                host = written_words(context, cta, site, address, size)
+            if host == 0:
+                host = reach(
+                    context, cta, state, site, lane, address, size, how | (held >> lane & 1 ^ 1) << 5
+                )
             local = is_local(context, address, how & 3)
             if host == 0:
                 return 1

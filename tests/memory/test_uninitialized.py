@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.isa.spaces import WINDOWS
 from tests.engine.running import GLOBAL_THREAD, launch, module
 
 READ = f"""
@@ -168,3 +169,43 @@ def test_notes_do_not_depend_on_observing_memory(backend: str) -> None:
         device = ge.Device(observe=observe, backend=backend, memory_bytes=1 << 20)
         found.append(notes(backend, READ, device, [device.empty(32, np.uint32)]))
     assert found[1] == found[2] == ["ld.global.u32 reads uninitialised memory"]
+
+
+PRIVATE = {
+    # the address of the first byte that is read and that nothing has written
+    "shared": (".shared .align 16 .b8 tile[512];", "mov.u32 %r19, tile; add.u32 %r19, %r19, 256;", "shared.u32", 256),
+    "shared, bytes": (".shared .align 16 .b8 tile[512];", "mov.u32 %r19, tile; add.u32 %r19, %r19, 3;", "shared.u8", 3),
+    "local": (".local .align 16 .b8 own[64];", "mov.u32 %r19, own; add.u32 %r19, %r19, 24;", "local.u32", 24),
+    "two words, of which one is written": (
+        ".local .align 16 .b8 own[64];",
+        "mov.u32 %r19, own; st.local.u32 [%r19+16], %r19; add.u32 %r19, %r19, 16;",
+        "local.u64",
+        20,
+    ),
+    "two words of the block, of which one is written": (
+        ".shared .align 16 .b8 tile[512];",
+        "mov.u32 %r19, tile; st.shared.u32 [%r19+64], %r19; add.u32 %r19, %r19, 64;",
+        "shared.u64",
+        68,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PRIVATE)
+def test_the_address_in_shared_and_local_memory_is_kept(backend: str, case: str) -> None:
+    declared, before, what, place = PRIVATE[case]
+    target = {"u8": "%h0", "u32": "%r2", "u64": "%rd2"}[what.partition(".")[2]]
+    text = f""".version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry k() {{
+        {declared} .reg .b32 %r<20>; .reg .b64 %rd<3>; .reg .b16 %h<1>; .reg .pred %p<1>;
+        {before}
+        mov.u32 %r1, %tid.x; setp.lt.u32 %p0, %r1, 40; @%p0 exit;
+        ld.{what} {target}, [%r19];
+        ret; }}"""
+    device = device_of(backend)
+    profile = device.launch(ge.parse(text)["k"], 1, 64)
+    (read,) = profile.records[0].observation.blank.values()
+    window = WINDOWS[what.partition(".")[0]][0]
+    assert read == (0, 1, 8, window + place)

@@ -16,6 +16,7 @@ from typing import Any
 from ..api import Device
 from ..device.first_inputs import FirstInputs
 from ..errors import Deadlock, EngineError, LaunchError, MemoryFault
+from ..isa.spaces import WINDOWS
 from ..machines.machine import Machine, load_machine
 from ..profile.budget import Budget
 from ..profile.build import LaunchRecord, notes_of
@@ -363,12 +364,15 @@ class State:
                 say(read)
 
     def _blank(self, record: LaunchRecord, site: int) -> str:
-        """The address, the thread and the array of a site's first read of uninitialised memory."""
+        """The address, the thread and, in device memory, the array of a site's first read of uninitialised memory."""
         read = record.observation.blank[site]
         thread = WarpPosition(record.program, record.plan, read.cta, read.warp).thread(read.lane)
-        array = self.device.memory.below(read.address) if read.address else None
+        for space, (start, size) in WINDOWS.items():
+            if space in ("shared", "local") and 0 <= read.address - start < size:
+                return f" at {space} address {read.address - start:#x}\n  {thread}"
+        array = self.device.memory.below(read.address)
         if array is None:
-            return f"\n  {thread}"
+            return f" at {read.address:#x}\n  {thread}"
         which = f"byte {read.address - array.address:,} of {array.called} ({array.size:,} bytes at {array.address:#x})"
         return f" at {read.address:#x}\n  {thread}\n  {which}"
 

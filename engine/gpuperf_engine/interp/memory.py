@@ -316,11 +316,13 @@ class MemoryStep:
         if part.inside is not None:
             blank &= used < part.inside[:, None]
         index = min(np.flatnonzero(blank.any(1)), key=lambda index: int(part.lanes[index]))
-        address = 0
+        address = int(part.offsets[index]) + int(used[blank[index].argmax()])
         if part.region is warp.cta.arena.region:
-            address = (
-                warp.cta.arena.memory.origin + int(part.offsets[index]) + int(used[blank[index].argmax()])
-            )
+            address += warp.cta.arena.memory.origin
+        elif part.region is warp.local:
+            address += LOCAL_WINDOW - int(part.lanes[index]) * warp.local_bytes
+        else:
+            address += SHARED_WINDOW
         read = BlankRead(warp.cta.index, warp.index, int(part.lanes[index]), address)
         own = warp.counters.blank.get(self.site)
         if own is None or read[:3] < own[:3]:

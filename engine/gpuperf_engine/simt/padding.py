@@ -37,8 +37,8 @@ class Overrun(NamedTuple):
 
 
 class BlankRead(NamedTuple):
-    """The first read of uninitialised memory by the first thread at a site, with the address of the first such byte (0: not of global
-    memory); ordered as tuples."""
+    """The first read of uninitialised memory by the first thread at a site, with the generic address of the first such byte; ordered
+    as tuples. Addresses of shared memory are those in the memory of the block that has it."""
 
     cta: int
     warp: int

@@ -145,15 +145,13 @@ def used_size(context: Context, site: int, size: int) -> int:
 
 
 def unseen(context: Context, site: int, lane: int, address: int, shadow: int, size: int, first: int) -> int:
-    """Record if any of these bytes of a lane, from byte ``first`` of the access on, was never written, and is used. ``address``: 0 for
-    other than global memory."""
+    """Record if any of these bytes of a lane, from byte ``first`` of the access on, was never written, and is used. ``address``: the
+    generic one."""
     used = load32(context.USED + 4 * site)
     index = 0
     while index < size:
         if load8(shadow + index) == 0 and used >> (first + index & 31) & 1:
-            if address:
-                address += index
-            return keep_unseen(context, site, lane, address)
+            return keep_unseen(context, site, lane, address + index)
         index += 1
     return 0
 
@@ -267,7 +265,7 @@ def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, 
         if how & 4:
             cta.MARKED = 1
         if how & 8:
-            unseen(context, site, lane, 0, host + distance, size, 0)
+            unseen(context, site, lane, context.SHARED_WINDOW + offset, host + distance, size, 0)
         if how & 4:
             mark(host + distance, size)
     return host
@@ -293,7 +291,7 @@ def reach_local(
     done = 0
     while done < size:
         if how & 8:
-            unseen(context, site, lane, 0, shadow, part, done)
+            unseen(context, site, lane, context.LOCAL_WINDOW + offset + done, shadow, part, done)
         if how & 4:
             mark(shadow, part)
         shadow += 128
@@ -337,14 +335,18 @@ def watched(context: Context, cta: Cta, site: int, lane: int, host: int, size: i
     start = host & -4
     end = host + size
     missing = 0
-    unread = 1
+    blank = 0
     used = load32(context.USED + 4 * site)
     word = start
     while word < end:
         if load32(word) == UNWRITTEN and load8(word + distance) == 0:
             missing = 1
-            if used >> (word - start) & 15:
-                unread = 0
+            if used >> (word - start) & 15 and blank == 0:
+                blank = word
+                if word < host:
+                    blank = host
+                while used >> (blank - start & 31) & 1 == 0:
+                    blank += 1
             if (how & 12) == 12:
                 store32(word, 0)
         if how & 4:
@@ -354,8 +356,8 @@ def watched(context: Context, cta: Cta, site: int, lane: int, host: int, size: i
         cta.MARKED = 1
     if (how & 8) == 0 or missing == 0:
         return host
-    if unread == 0:
-        keep_unseen(context, site, lane, 0)
+    if blank:
+        keep_unseen(context, site, lane, context.SHARED_WINDOW + blank - cta.SHARED)
     if how & 4:
         return host
     copied = context.SCRATCH + 4096

@@ -21,6 +21,7 @@ PRINTED = {
     "copied": 3,
     "called": 1,
     "freed": 8 * 2 + 4,
+    "barriers": "met",
     "left_when_set": "ends",
 }
 NOTE = (
@@ -35,6 +36,7 @@ def test_the_program_goes_on_while_a_kernel_waits_for_it():
     assert result.stdout.split() == [str(value) for value in PRINTED.values()], result.stderr
     assert result.returncode == 0
     assert result.stderr.count(NOTE) == 1
+    assert "'meet' waited for the host" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -9,8 +9,8 @@ import threading
 import time
 from ctypes import POINTER, byref, c_size_t, c_uint, c_uint64, c_void_p
 
-#: ``spin`` ends when the first word is not 0; ``answer`` waits for 1 to n there, each time puts ten times that into the second word;
-#: ``next`` doubles a word and adds n
+#: ``spin`` and ``meet`` end when the first word is not 0; ``answer`` waits for 1 to n there, each time puts ten times that into the
+#: second word; ``next`` doubles a word and adds n
 PTX = b"""
 .version 8.0
 .target sm_80
@@ -27,6 +27,11 @@ N:  add.u32 %i, %i, 1;
 L:  ld.volatile.global.u32 %v, [%a]; setp.ne.u32 %q, %v, %i; @%q bra L;
     mul.lo.u32 %v, %i, 10; st.volatile.global.u32 [%a+4], %v;
     setp.lt.u32 %q, %i, %n; @%q bra N;
+    ret; }
+.visible .entry meet(.param .u64 p, .param .u32 n) {
+    .reg .b64 %a; .reg .b32 %v; .reg .pred %q;
+    ld.param.u64 %a, [p];
+L:  ld.volatile.global.u32 %v, [%a]; bar.sync 0; setp.eq.u32 %q, %v, 0; @%q bra L;
     ret; }
 .visible .entry next(.param .u64 p, .param .u32 n) {
     .reg .b64 %a; .reg .b32 %v, %n;
@@ -171,6 +176,14 @@ def freed() -> None:
     flag[0] = 1
     right(cuda.cuMemFree_v2(fresh))
     print(word())  # 8 · 2 + 4
+
+
+def barriers() -> None:
+    """The threads of the block meet in each iteration, so that barriers complete while nothing changes."""
+    launch("meet", pinned, stream=one)
+    flag[0] = 1
+    right(cuda.cuStreamSynchronize(one))
+    print("met")
 
 
 def left() -> None:

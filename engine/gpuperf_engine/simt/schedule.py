@@ -45,7 +45,8 @@ once for each such state; lanes at aligned barriers arrive without the rest of t
 have expired ``ARRIVE_AFTER`` times in a row are left; warps whose lanes wait at reconvergence points for spinning lanes are forced
 to yield (``stack.SimtStack.force_yield``); more CTAs become resident (``Room``), up to the maximum of a GPU. If none of these is
 possible, it is an error, unless the program that launched goes on meanwhile (``launch.Launcher``), which may write what the launch
-waits for. More CTAs also become resident before expired waits are reported as a deadlock.
+waits for. States are compared after 1, 2, 4 … times ``CIRCLING`` sweeps with progress then, too. More CTAs also become resident
+before expired waits are reported as a deadlock.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ __all__ = [
 QUANTUM = 1 << 12
 #: consecutive expirations of all waits before a deadlock is reported: the state of loops that count or read the clock never repeats
 MOST_EXPIRATIONS = 1000
+#: sweeps with progress after which states are compared if the program can go on: those of loops with a barrier may repeat, too
+CIRCLING = 1 << 14
 #: expirations after which lanes at aligned barriers arrive without the rest of their warps
 ARRIVE_AFTER = 2
 
@@ -369,6 +372,9 @@ class Watch(Generic[_Resident]):
         self.digest, self.standing, self.expire, self.where, self.grow = digest, standing, expire, where, grow
         self.arrive_diverged, self.force_yield = arrive_diverged, force_yield
         self._quiet = 0
+        #: sweeps with progress, and the last state after some of them
+        self._passing = 0
+        self._passed = b""
         #: consecutive expirations of waits, without progress
         self._expirations = 0
         self._last = b""
@@ -381,6 +387,8 @@ class Watch(Generic[_Resident]):
     def after(self, progress: bool, window: Sequence[_Resident]) -> None:
         """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
         unexamined = self.launcher is not None and self.launcher.swept(progress)
+        if progress and self.launcher is not None and self._circles(window) and not self.launcher.waits():
+            raise livelock(item for cta in window for item in self.where(cta))
         if progress or unexamined:
             self._quiet = self._expirations = 0
             return
@@ -422,6 +430,17 @@ class Watch(Generic[_Resident]):
                 raise deadlock(item for cta in window for item in self.where(cta))
             for cta in window:
                 self.expire(cta)
+
+    def _circles(self, window: Sequence[_Resident]) -> bool:
+        """Whether the state repeats although barriers complete. Looked at after 1, 2, 4 … times ``CIRCLING`` sweeps."""
+        self._passing += 1
+        if self._passing < CIRCLING or self._passing & (self._passing - 1):
+            return False
+        before, self._passed = self._passed, self.digest(window)
+        if before != self._passed:
+            return False
+        self._passing = CIRCLING // 2
+        return True
 
     def _arrive_diverged(self, window: Sequence[_Resident]) -> bool:
         return any([self.arrive_diverged(cta) for cta in window])

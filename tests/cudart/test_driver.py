@@ -333,6 +333,17 @@ assert attribute(8, c_uint64) == 0
 right(cuda.cuMemGetInfo_v2(None, byref(size)))
 assert size.value == 80 << 30  # of an A100 with 80 GB
 assert cuda.cuMemPoolGetAttribute(pool, 9, byref(wide)) == 1
+# by location (CU_MEM_LOCATION_TYPE_DEVICE, number) and CU_MEM_ALLOCATION_TYPE_PINNED; type 2 is the host, 2 also managed memory
+here, found = (c_int * 2)(1, 0), c_uint64()
+for get in (cuda.cuMemGetDefaultMemPool, cuda.cuMemGetMemPool):
+    found.value = 0
+    right(get(byref(found), here, 1))
+    assert found.value == pool.value != 0
+    assert get(byref(found), (c_int * 2)(1, 1), 1) == 101 and get(byref(found), here, 0) == 1
+    assert get(byref(found), (c_int * 2)(0, 0), 1) == 1 and get(byref(found), (c_int * 2)(2, 0), 1) == 801
+    assert get(byref(found), here, 2) == get(byref(found), (c_int * 2)(0, 0), 2) == 801
+right(cuda.cuMemSetMemPool(here, 1, pool))
+assert cuda.cuMemSetMemPool((c_int * 2)(9, 0), 1, pool) == 1
 right(cuda.cuMemPoolGetAccess(byref(number), pool, (c_int * 2)(1, 0)))
 assert number.value == 3
 print("right", flush=True)

@@ -37,6 +37,8 @@ _ACCESSED = {_HOST: "pinned", _DEVICE: "", _MANAGED: "managed"}
 _NO_DEVICE = -2
 #: the host in place of a device; ``cudaMemLocationType``: device, host, NUMA nodes of the host
 _CPU, _ON_DEVICE, _LOCATIONS = -1, 1, range(1, 5)
+#: ``cudaMemAllocationType``: not movable, managed
+_UNMOVED_TYPE, _MANAGED_TYPE = 1, 2
 #: ``cudaMemoryAdvise``, and those with a location
 _ADVICE, _LOCATED = range(1, 7), (3, 5, 6)
 DEFAULT_POOL = 1
@@ -496,6 +498,33 @@ def cudaDeviceGetDefaultMemPool(state: State, out: int, device: int) -> None:
 @function(c_void_p, c_int)
 def cudaDeviceGetMemPool(state: State, out: int, device: int) -> None:
     c_void_p.from_address(out).value = DEFAULT_POOL
+
+
+def _pool_at(location: int, kind: int) -> None:
+    """Raises ``CudaError`` unless this is the place of the only memory that pools have: the device. ``location``: of a
+    ``cudaMemLocation``; ``kind``: a ``cudaMemAllocationType``."""
+    place, number = (c_int * 2).from_address(location) if location else (0, 0)
+    if kind not in (_UNMOVED_TYPE, _MANAGED_TYPE) or (
+        place not in _LOCATIONS and (place, kind) != (0, _MANAGED_TYPE)
+    ):
+        raise CudaError(1, f"no pools of type {kind} at a location of type {place}")
+    if place != _ON_DEVICE or kind == _MANAGED_TYPE:
+        raise CudaError(
+            801, "memory pools of the host, and of managed memory, are not supported: pools of the device are"
+        )
+    _located(number)
+
+
+@function(c_void_p, c_void_p, c_int, also=("cudaMemGetMemPool",))
+def cudaMemGetDefaultMemPool(state: State, out: int, location: int, kind: int) -> None:
+    _pool_at(location, kind)
+    c_void_p.from_address(out).value = DEFAULT_POOL
+
+
+@function(c_void_p, c_int, c_void_p)
+def cudaMemSetMemPool(state: State, location: int, kind: int, pool: int) -> None:
+    """No effect, as ``cudaDeviceSetMemPool``."""
+    _pool_at(location, kind)
 
 
 @function(c_void_p, c_void_p)

@@ -270,7 +270,7 @@ def test_a_kernel_that_waits_for_the_host(kind, tmp_path):
 
 SETTINGS = """
 import ctypes, os
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p, create_string_buffer
+from ctypes import addressof, byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p, create_string_buffer
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -333,6 +333,21 @@ assert attribute(8, c_uint64) == 0
 right(cuda.cuMemGetInfo_v2(None, byref(size)))
 assert size.value == 80 << 30  # of an A100 with 80 GB
 assert cuda.cuMemPoolGetAttribute(pool, 9, byref(wide)) == 1
+# batches of copies, from CUDA 12.8 on: by two pairs of attributes, the first for one copy; order 2: during the call
+right(cuda.cuMemAlloc_v2(byref(address), c_size_t(12)))
+given, back = (c_int * 3)(1, 2, 3), (c_int * 3)()
+attributes = (c_int * 12)(*[1] + [0] * 5, *[2] + [0] * 5)
+sizes, firsts = (c_size_t * 2)(4, 8), (c_size_t * 2)(0, 1)
+def batch(to, source, orders=attributes, starts=firsts, of=stream, count=2):
+    pairs = [(c_uint64 * 2)(start, start + 4) for start in (to, source)]
+    return cuda.cuMemcpyBatchAsync_v2(*pairs, sizes, c_size_t(count), orders, starts, c_size_t(2), of)
+right(batch(address.value, addressof(given)))
+right(batch(addressof(back), address.value))
+right(cuda.cuStreamSynchronize(stream))
+assert list(back) == [1, 2, 3]
+assert batch(address.value, addressof(given), of=None) == 1 and batch(address.value, addressof(given), count=1) == 1
+assert batch(address.value, addressof(given), starts=(c_size_t * 2)(0, 2)) == 1
+assert batch(address.value, addressof(given), orders=(c_int * 12)()) == 1
 # by location (CU_MEM_LOCATION_TYPE_DEVICE, number) and CU_MEM_ALLOCATION_TYPE_PINNED; type 2 is the host, 2 also managed memory
 here, found = (c_int * 2)(1, 0), c_uint64()
 for get in (cuda.cuMemGetDefaultMemPool, cuda.cuMemGetMemPool):

@@ -39,6 +39,10 @@ _NO_DEVICE = -2
 _CPU, _ON_DEVICE, _LOCATIONS = -1, 1, range(1, 5)
 #: ``cudaMemAllocationType``: not movable, managed
 _UNMOVED_TYPE, _MANAGED_TYPE = 1, 2
+#: ``cudaMemcpyDefault``
+_BY_ADDRESS = 4
+#: ``cudaMemcpySrcAccessOrder``: of the stream, during the call, any
+_SOURCE_ORDERS = (1, 2, 3)
 #: ``cudaMemoryAdvise``, and those with a location
 _ADVICE, _LOCATED = range(1, 7), (3, 5, 6)
 DEFAULT_POOL = 1
@@ -317,6 +321,71 @@ def cudaMemcpy(state: State, target: int, source: int, size: int, kind: int) -> 
 @function(c_void_p, c_void_p, c_size_t, c_int, c_void_p)
 def cudaMemcpyAsync(state: State, target: int, source: int, size: int, kind: int, stream: int) -> None:
     copy_later(state, target, source, size, kind, stream)
+
+
+class _CopyAttributes(Structure):
+    """``cudaMemcpyAttributes``; the hints and flags have no effect."""
+
+    _fields_ = [("order", c_int), ("source_hint", c_int * 2), ("target_hint", c_int * 2), ("flags", c_uint)]
+
+
+def _copy_batch(
+    state: State,
+    targets: int,
+    sources: int,
+    sizes: int,
+    count: int,
+    attributes: int,
+    firsts: int,
+    number: int,
+    stream: int,
+) -> None:
+    """Copies of pointers, each in the order of the stream. ``firsts``: the first copy of each of the attributes."""
+    if not (count and targets and sources and sizes and attributes and firsts and 0 < number <= count):
+        raise CudaError(1, f"{count} copies with {number} attributes, or an array of a batch is missing")
+    if not stream:
+        raise CudaError(1, "a batch of copies needs a stream other than the legacy default stream")
+    starts = list((c_size_t * number).from_address(firsts))
+    if starts[0] or sorted({*starts}) != starts or starts[-1] >= count:
+        raise CudaError(
+            1, f"the attributes begin at the copies {starts}, which must ascend from 0 and be below {count}"
+        )
+    for each in (_CopyAttributes * number).from_address(attributes):
+        if each.order not in _SOURCE_ORDERS:
+            raise CudaError(1, f"{each.order} is not an order of accesses to the source")
+    for target, source, size in zip(
+        (c_void_p * count).from_address(targets),
+        (c_void_p * count).from_address(sources),
+        (c_size_t * count).from_address(sizes),
+    ):
+        copy_later(state, target, source, size, _BY_ADDRESS, stream)
+
+
+# CUDA 12 also has the index of the copy that failed, before the stream
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p)
+def cudaMemcpyBatchAsync(
+    state: State, targets: int, sources: int, sizes: int, count: int, attributes: int, firsts: int, number: int, failed: int,
+    stream: int,
+) -> None:  # fmt: skip
+    _copy_batch(state, targets, sources, sizes, count, attributes, firsts, number, stream)
+
+
+@function(
+    c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, also=("cudaMemcpyBatchAsync@13",)
+)  # fmt: skip
+def cudaMemcpyBatchAsync_v2(
+    state: State,
+    targets: int,
+    sources: int,
+    sizes: int,
+    count: int,
+    attributes: int,
+    firsts: int,
+    number: int,
+    stream: int,
+) -> None:
+    """From CUDA 13 on, the function without suffix has these arguments."""
+    _copy_batch(state, targets, sources, sizes, count, attributes, firsts, number, stream)
 
 
 @function(c_void_p, c_int, c_void_p, c_int, c_size_t)

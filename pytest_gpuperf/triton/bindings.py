@@ -34,7 +34,19 @@ def take_over(device: TritonDevice, stream: object) -> None:
     torch.cuda.check_error = _check_error
     torch.cuda.profiler.check_error = _check_error
     torch.cuda.nvtx._nvtx = _markers()
+    _with_activity_of_gpu()
     torch.version.cuda = torch.version.cuda or _CUDA_VERSION
+
+
+def _with_activity_of_gpu() -> None:
+    """``torch.profiler`` may record the GPU, of which it then finds nothing. Otherwise it would record CUDA events at each operator,
+    and print an error for each."""
+    supported = torch.autograd._supported_activities
+
+    def activities() -> set[torch.profiler.ProfilerActivity]:
+        return {*supported(), torch._C._profiler.ProfilerActivity.CUDA}
+
+    torch.autograd._supported_activities = torch.autograd.profiler._supported_activities = activities
 
 
 def _set_device(number: int) -> None:

@@ -382,6 +382,15 @@ def test_attention_by_kernels_that_a_cpu_lacks():
         assert not torch.backends.cuda.math_sdp_enabled()
 
 
+def test_profiles_of_the_gpu(capfd):
+    activities = torch.profiler.ProfilerActivity
+    assert activities.CUDA in torch.profiler.supported_activities()
+    with torch.profiler.profile(activities=[activities.CPU, activities.CUDA]) as profile:
+        on_gpu + 1
+    assert any(event.key == "aten::add" for event in profile.key_averages())
+    assert "CUDA event" not in capfd.readouterr().err
+
+
 def test_time_of_what_torch_computes():
     # programs divide by it
     triton_testing = pytest.importorskip("triton.testing")

@@ -85,7 +85,7 @@ class Machine:
     l2_partitions: int
     l2_bandwidth: float
     l2_sm_bandwidth: float
-    #: Sectors per clock that stores can write in part; ``None``: unknown.
+    #: Lines per clock of which stores can write sectors in part; ``None``: unknown.
     l2_partial_rate: float | None
     #: What is read from L2 beside the accesses of the launch; ``None``: unknown.
     l2_other_reads: float | None

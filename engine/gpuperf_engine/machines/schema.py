@@ -103,7 +103,7 @@ QUANTITIES = (
     QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),
     QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
     QuantityRule(
-        "cache", "l2_partial_rate", "l2_partial_rate", "sectors/clk", whole=False, minimum=0.01, needed=False
+        "cache", "l2_partial_rate", "l2_partial_rate", "lines/clk", whole=False, minimum=0.01, needed=False
     ),
     QuantityRule(
         "cache", "l2_other_reads", "l2_other_reads", "sectors/clk", whole=False, minimum=0, needed=False

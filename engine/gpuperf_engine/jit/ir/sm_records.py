@@ -168,8 +168,8 @@ class Op(Record):
     ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if another warp is preferred next.
     ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
     simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
-    ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 beyond one for each sector
-    (``runtime.sm.trace``); ``STALLS``, what its warps waited for."""
+    ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 of atomics, and
+    lines of which stores write sectors in part (``runtime.sm.trace``); ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -521,7 +521,7 @@ class Sm(Record):
     # by sub-partition: 1 if the last instruction yields
     YIELDED = Array64(_CODE + 152 + 8 * _PIPES)
     _YIELDED = _CODE + 152 + 8 * _PIPES + 8 * SUB_CORES
-    # clocks (1/256) for which a sector that is written in part occupies L2 longer than others
+    # clocks (1/256) for which a line with sectors that are written in part occupies L2 longer than a sector
     PARTIAL_COST = U64(_YIELDED)
     # by how many clocks the latency of the farthest slice of L2 exceeds the mean, and the number of slices
     SPREAD = U64(_YIELDED + 8)

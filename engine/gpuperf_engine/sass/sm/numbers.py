@@ -56,8 +56,8 @@ class SmNumbers:
     largest footprint in bytes that L2 holds completely until it is used again; ``l2_lost``: the footprint from which on nothing is
     left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open;
     ``wait_one_way`` and ``wait_mixed``: clocks by which the slowest load takes longer if DRAM is busy all the time, 0 if unknown;
-    ``partial_rate``: sectors per clock that stores can write in part, and ``atomic_turns``: turns of atomics per clock in an aligned
-    KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
+    ``partial_rate``: lines per clock of which stores can write sectors in part, and ``atomic_turns``: turns of atomics per clock in
+    an aligned KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
     memory; ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
     which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.

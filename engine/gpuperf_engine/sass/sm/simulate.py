@@ -57,8 +57,8 @@ class Memory:
     by group, the share (0 to 1) of first touches that comes from DRAM; ``copied``: by kind of copies, the share of their bytes that
     does; ``behind``: by group, the share of the other first touches that waits for a DRAM access of another SM. ``mixed``: from 0,
     where DRAM is only read or only written, to 1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no known limit);
-    ``rows``: by group, the share of its rows that the SM opens itself. ``partial_rate``: sectors per clock that stores of the SM can
-    write in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them.
+    ``rows``: by group, the share of its rows that the SM opens itself. ``partial_rate``: lines per clock of which stores of the SM can
+    write sectors in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them.
     ``drawn``: whether L1 evicts a random line instead of the least recently used one; ``together``: whether the lines of all classes
     have the same numbers, so that CTAs share what is in L1, and stores are kept there. Textures and surfaces: ``texel``: bytes;
     ``fetched`` and ``stored``: sectors that a lane fetches from L2 and stores there; ``image_share``: the share of both that DRAM
@@ -84,7 +84,7 @@ class Memory:
 
     @property
     def partial_clocks(self) -> float:
-        """Clocks for which a sector that a store writes in part occupies L2 longer than others."""
+        """Clocks for which a line of which a store writes sectors in part occupies L2 longer than a sector."""
         return max(0.0, 1.0 / self.partial_rate - _SECTOR / self.l2_rate) if self.partial_rate else 0.0
 
 

@@ -41,7 +41,7 @@ def filled_of(classes: Classes, ctas: int, found: Sequence[Reuse | None]) -> tup
 
 
 def partly_written(operations: Operations, seen: Simulated) -> int:
-    """Sectors that stores wrote in part."""
+    """Lines of which a store wrote sectors in part, once for each store."""
     return int(seen.turns[operations.counted(Op.KIND, np.uint16) == Kind.STORE].sum())
 
 

@@ -424,13 +424,13 @@ def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> 
     return ready
 
 
-def sm_partial(sm: Sm, sectors: int, now: int) -> int:
-    """Sectors that a store writes only in part occupy L2 for longer."""
+def sm_partial(sm: Sm, lines: int, now: int) -> int:
+    """Lines of which a store writes sectors only in part occupy L2 for longer."""
     at = now << FRACTION
-    if sectors and sm.PARTIAL_COST:
+    if lines and sm.PARTIAL_COST:
         if sm.L2 < at:
             sm.L2 = at
-        sm.L2 += sectors * sm.PARTIAL_COST
+        sm.L2 += lines * sm.PARTIAL_COST
     return 0
 
 

@@ -222,7 +222,8 @@ def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: in
 
 
 def sm_stored_words(s: Stream, words: int, width: int, at: int, count: int) -> int:
-    """Record the words that a store writes in the ``count`` lines at ``at``. Returns the number of sectors that it writes in part."""
+    """Record the words that a store writes in the ``count`` lines at ``at``. Returns the number of lines of which it writes
+    sectors in part."""
     partial = 0
     which = 0
     while which < count:
@@ -241,11 +242,13 @@ def sm_stored_words(s: Stream, words: int, width: int, at: int, count: int) -> i
         known = s.WRITTEN + 4 * number
         store32(known, load32(known) | written)
         sector = 0
+        whole = 1
         while sector < 4:
             bits = written >> 8 * sector & 255
             if bits and bits != 255:
-                partial += 1
+                whole = 0
             sector += 1
+        partial += 1 - whole
         which += 1
     return partial
 

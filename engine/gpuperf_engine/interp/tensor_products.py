@@ -274,21 +274,26 @@ class _Multiplication:
         bit = metadata_bit(self.how, row, chunk)
         words = cta.tensor.words[column + bit // 32, lanes]
         pair = (words >> (bit % 32).astype(np.uint32)).astype(np.int64) & 15
-        wrong = (pair != 14) & (pair != 4) if tf32 else (pair & 3) >= pair >> 2
+        size = element_bytes(kind)
+        elements = np.ascontiguousarray(a).view(f"<u{max(1, size)}")
+        if size == 0:
+            elements = np.stack([a & 15, a >> 4], axis=-1).reshape(self.rows, -1)
+        if not tf32:
+            pair = np.where((pair == 0) & (elements == 0), 4, pair)
+        wrong = (pair != 14) & (pair != 4) if tf32 else ((pair & 3) >= pair >> 2) & (pair != 6)
         if wrong.any():
             self.refuse(TensorProblem.METADATA, int(np.flatnonzero(wrong.any(axis=1))[0]), 0)
         which = pair >> 2 * (index // 2 % 2 if pairs else index % 2) & 3
         k = chunk + (pair == 14) if tf32 else chunk + (2 * which + index % 2 if pairs else which)
         stored = np.zeros((self.rows, self.depth), np.bool_)
         stored[row, k] = True
-        size = element_bytes(kind)
         if size == 0:
             nibbles = np.zeros((self.rows, self.depth), np.uint8)
-            nibbles[row, k] = np.stack([a & 15, a >> 4], axis=-1).reshape(self.rows, -1)
+            nibbles[row, k] = elements
             packed = nibbles[:, ::2] | nibbles[:, 1::2] << np.uint8(4)
             return packed.astype(np.uint8), stored
         dense = np.zeros((self.rows, self.depth), f"<u{size}")
-        dense[row, k] = np.ascontiguousarray(a).view(f"<u{size}")
+        dense[row, k] = elements
         return dense.view(np.uint8), stored
 
 

@@ -279,7 +279,8 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     ),
     TensorProblem.METADATA: (
         "the metadata of row {word} are invalid",
-        "accepted: pairs of indices with the lower one first (manual, Sparse Matrices)",
+        "accepted: pairs of indices with the lower one first, 0b0110 (manual, Sparse Matrices), and 0b0000 where the stored elements "
+        "are 0",
     ),
     TensorProblem.SCALE: (
         "the instruction descriptor {amount:#010x} selects scales that do not exist",

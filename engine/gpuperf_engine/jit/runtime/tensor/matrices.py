@@ -209,6 +209,17 @@ def metadata_of(cta: Cta, column: int, held: int, bit: int) -> int:
     return (load32(cta.TENSOR + (column + (bit >> 5)) * Tensor.COLUMN_BYTES + 4 * held) >> (bit & 31)) & 15
 
 
+def stored_element(source: int, index: int, size: int) -> int:
+    """Return the bits of an element of a line; ``size``: its bytes, 0 if it has four bits."""
+    if size == 0:
+        return (load8(source + (index >> 1)) >> (4 * (index & 1))) & 15
+    if size == 1:
+        return load8(source + index)
+    if size == 2:
+        return load16(source + 2 * index)
+    return load32(source + 4 * index)
+
+
 def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spread: int, how: int) -> int:
     """Expand a row of a sparse A by the metadata from a column on. Returns 0 if these are invalid."""
     kind = how & Tensor.KIND
@@ -230,12 +241,15 @@ def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spr
             which = index & 1
         held = base + row_lane(metadata_row(how, row, chunk), spread)
         pair = metadata_of(cta, column, held, metadata_bit(how, row, chunk))
+        content = stored_element(source, index, size)
         if kind == Tensor.TF32:
             if pair != 14 and pair != 4:
                 return 0
             k = chunk + (pair == 14)
         else:
-            if pair & 3 >= pair >> 2:
+            if (pair | content) == 0:
+                pair = 4
+            if pair & 3 >= pair >> 2 and pair != 6:
                 return 0
             k = chunk + ((pair >> (2 * which)) & 3)
             if kind >= Tensor.MXF4:
@@ -243,14 +257,13 @@ def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spr
         mask = work + TensorWork.KEPT_MASKS + k * 16 + (place >> 5) * 4
         store32(mask, load32(mask) | 1 << (place & 31))
         if size == 0:
-            nibble = (load8(source + (index >> 1)) >> (4 * (index & 1))) & 15
-            store8(target + (k >> 1), load8(target + (k >> 1)) | nibble << (4 * (k & 1)))
+            store8(target + (k >> 1), load8(target + (k >> 1)) | content << (4 * (k & 1)))
         elif size == 1:
-            store8(target + k, load8(source + index))
+            store8(target + k, content)
         elif size == 2:
-            store16(target + 2 * k, load16(source + 2 * index))
+            store16(target + 2 * k, content)
         else:
-            store32(target + 4 * k, load32(source + 4 * index))
+            store32(target + 4 * k, content)
         index += 1
     return 1
 

@@ -65,6 +65,8 @@ class Machine:
     max_ctas_per_sm: int
     max_threads_per_cta: int
     memory_queue: int | None
+    #: Memory instructions that the SM holds behind these queues until they are answered; ``None``: unknown.
+    memory_pool: int | None
     address_rate: float | None
     #: Registers that a sub-partition reads for queued instructions; ``None``: unknown.
     operand_rate: float | None

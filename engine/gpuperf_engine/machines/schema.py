@@ -60,6 +60,7 @@ QUANTITIES = (
     QuantityRule("sm", "max_ctas", "max_ctas_per_sm", "CTAs"),
     QuantityRule("sm", "max_threads_per_cta", "max_threads_per_cta", "threads"),
     QuantityRule("sm", "memory_queue", "memory_queue", "instructions/sub-partition", needed=False),
+    QuantityRule("sm", "memory_pool", "memory_pool", "instructions/SM", needed=False),
     QuantityRule(
         "sm",
         "address_rate",

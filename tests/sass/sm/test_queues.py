@@ -1,7 +1,8 @@
 """Queues of memory instructions in the sub-partitions: bursts that fill them, and the registers that they read, as measured.
 
 cicuvc/nvidia-sass-document: notes/sm90/arch/h800_mio_queue_topology.md at commit bf21435 (H800; an H20 is equal),
-notes/sm100/arch/b200_lsu_exchange_topology.md at 3e4430d (B200) and notes/sm120/mio_lsu_xu_topology.md at afe9976 (RTX 5090).
+notes/sm100/arch/b200_lsu_exchange_topology.md at 3e4430d and b200_mio_admission_depth.md at 17dc75d (B200) and
+notes/sm120/mio_lsu_xu_topology.md at afe9976 (RTX 5090).
 """
 
 from __future__ import annotations
@@ -96,24 +97,70 @@ def test_special_functions_read_their_registers_first(text: str, machine: str) -
     assert (ends[1] - ends[0]) / 200 == pytest.approx(measured, rel=0.04)
 
 
-def steps(text: str, machine: str, warps: int, most: int) -> list[int]:
-    """By which number of instructions the burst of a warp takes more than two clocks longer, first and from then on as long as the
-    last: those numbers, and how much longer it then takes."""
+def burst(machine: str, warps: int, most: int, wavefronts: int = 1) -> list[int]:
+    """Of bursts of 2, 3, … loads from shared memory that read no register: clocks that the last load adds for each of the warps."""
     ends = []
     for count in range(1, most + 1):
-        code, words = stream(text, count)
-        ends.append(run([*code, "EXIT"], [words] * warps, numbers=numbers(machine)).ended)
-    more = [after - before for before, after in pairwise(ends)]
+        code, _ = stream(NOT_READING, count)
+        ends.append(
+            run([*code, "EXIT"], [access(wavefronts) * count] * warps, numbers=numbers(machine)).ended
+        )
+    return [after - before for before, after in pairwise(ends)]
+
+
+def steps(machine: str, warps: int, most: int) -> list[int]:
+    """By which number of loads a burst takes more than two clocks longer, first and from then on as long as the last: those numbers,
+    and how much longer it then takes."""
+    more = burst(machine, warps, most)
     first = next(number for number, clocks in enumerate(more, 2) if clocks > 2)
     return [first, next(number for number, clocks in enumerate(more, 2) if clocks == more[-1]), more[-1]]
 
 
 def test_bursts_fill_the_queues() -> None:
     # of loads that read no register, by all sub-partitions: two clocks longer for each up to the fifth, eight from the seventh on
-    assert steps(NOT_READING, "rtx-5090", 4, 12) == [6, 7, 8]
+    assert steps("rtx-5090", 4, 12) == [6, 7, 8]
     # an H800 has twice the LSU: two clocks up to the 16th, then four; with two warps in each, about six, then eight
-    assert steps(NOT_READING, "h100-sxm", 4, 24) == pytest.approx([17, 18, 4], abs=1)
-    assert steps(NOT_READING, "h100-sxm", 8, 12) == pytest.approx([6, 7, 8], abs=1)
+    assert steps("h100-sxm", 4, 24) == pytest.approx([17, 18, 4], abs=1)
+    assert steps("h100-sxm", 8, 12) == pytest.approx([6, 7, 8], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "warps", "wavefronts", "first", "clocks"),
+    [
+        ("rtx-5090", 1, 2, 21, 4),
+        ("rtx-5090", 1, 4, 19, 8),
+        ("rtx-5090", 1, 8, 18, 16),
+        ("rtx-5090", 1, 32, 18, 64),
+        ("rtx-5090", 2, 32, 13, 64),
+        ("rtx-5090", 4, 32, 9, 128),
+        ("h100-sxm", 1, 32, 31, 64),  # a B200 from the 30th on
+        ("h100-sxm", 4, 32, 16, 128),
+    ],
+)
+def test_the_sm_holds_instructions_with_bank_conflicts(
+    machine: str, warps: int, wavefronts: int, first: int, clocks: int
+) -> None:
+    # measured: the first load that waits longer than queues do, and how long each waits from then on: one warp has a wavefront
+    # every other clock, several in different sub-partitions one a clock together
+    more = burst(machine, warps, first + 8, wavefronts)
+    # the queues themselves let a load in every 2, 4 and 8 clocks
+    queued = {1: 2, 2: 4, 4: 8}[warps]
+    assert next(number for number, each in enumerate(more, 2) if each > queued) == pytest.approx(first, abs=2)
+    assert more[-1] == clocks
+
+
+def test_loads_of_many_lines_have_a_line_each_clock() -> None:
+    # on a B200 the 35th load of 32 lines is the first that waits, and from then on each takes 32 clocks
+    ends = []
+    for count in range(1, 41):
+        code = [f"2: LDG.E R{10 + n % 80}, [R2.64]" for n in range(count)]
+        words = access(32, dict.fromkeys(range(32), 1)) * count
+        ends.append(
+            run([*code, "EXIT"], [words], numbers=numbers("b200"), lines=32, share=0.0, l2_rate=1e6).ended
+        )
+    more = [after - before for before, after in pairwise(ends)]
+    assert next(number for number, each in enumerate(more, 2) if each > 4) == pytest.approx(35, abs=1)
+    assert more[-1] == 32
 
 
 def test_a_machine_without_the_rate_has_clocks_by_instruction() -> None:

@@ -199,6 +199,7 @@ def test_warps_that_execute_nothing_are_refused() -> None:
     ("numbers", "why"),
     [
         (replace(TOY, queue=33), "memory queues of 33"),
+        (replace(TOY, pool=32), "holds 32 memory instructions"),
         (replace(TOY, parts=5), "5 sub-partitions"),
         (replace(TOY, code=CodeCaches(128, 4, 2, 0, 32.0, 100, 32.0)), "smaller than one of its sets"),
     ],

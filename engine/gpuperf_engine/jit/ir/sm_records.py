@@ -566,7 +566,18 @@ class Sm(Record):
     IMAGE_BUSY = U64(_IMAGES + 80)
     # clocks that a load from DRAM waits longer at most, if DRAM is busy all the time
     DRAM_WAIT = U64(_IMAGES + 88)
-    BYTES = _IMAGES + 96
+    _POOL = _IMAGES + 96
+    # memory instructions that the units which all sub-partitions share hold until they are answered (0: unknown), how many they have
+    # taken, and when they take the next one
+    POOL = U64(_POOL)
+    POOLED = U64(_POOL + 8)
+    HANDED = U64(_POOL + 16)
+    # by number of such an instruction, of all sub-partitions and of each: when its place is free again; by sub-partition: when its
+    # next wavefront of shared memory may follow
+    POOLS = Array64(_POOL + 24)
+    ANSWERED = Array64(_POOL + 24 + 8 * MOST_QUEUED)
+    STREAMED = Array64(_POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES))
+    BYTES = _POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES) + 8 * SUB_CORES
 
 
 class Limits(Record):

@@ -45,7 +45,8 @@ class SmNumbers:
     """Clocks are SM clocks. ``lanes``, ``pipes`` and ``latencies`` are as in ``machines.machine.Machine`` (``pipes``: its
     ``shared_pipes``). ``queue``: memory instructions that a sub-partition queues; ``address_clocks``: clocks between two of them at
     the address unit of the sub-partition, or, unless it is 0 (unknown), ``operand_clocks``: clocks in which the queue reads a
-    register; ``lsu_clocks``: clocks between two of them at the LSU that all sub-partitions share;
+    register; ``lsu_clocks``: clocks between two of them at the LSU that all sub-partitions share; ``pool``: memory instructions that
+    it holds until they are answered, 0 if unknown;
     ``wavefront_clocks``: clocks in which 128 bytes pass between the banks and the registers; ``tag_rate``: lines per clock;
     ``l1_bytes``: L1 and shared memory together; ``shared_unit``: what an SM gives to shared memory is a multiple of it, 0 if
     anything is. ``other_reads``: sectors that are read from L2 in a clock beside the accesses of a launch.
@@ -102,3 +103,4 @@ class SmNumbers:
     read_clocks: int = 3
     wide_read_clocks: int = 6
     operand_clocks: int = 0
+    pool: int = 0

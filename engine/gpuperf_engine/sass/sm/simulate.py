@@ -208,6 +208,11 @@ def _check(numbers: SmNumbers) -> None:
             f"{numbers.parts} sub-partitions with memory queues of {numbers.queue} instructions; {SUB_CORES} with {MOST_QUEUED} "
             "are simulated at most"
         )
+    # the answers of one more are looked up
+    if numbers.pool >= MOST_QUEUED:
+        raise NotRun(
+            f"an SM that holds {numbers.pool} memory instructions; {MOST_QUEUED - 1} are simulated at most"
+        )
     if numbers.code is not None and not numbers.code.icc_lines:
         raise NotRun("an instruction cache that is smaller than one of its sets")
 
@@ -263,7 +268,7 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
     behind = shared // 2 + shared
     return {
         Sm.PARTS: numbers.parts, Sm.QUEUE: numbers.queue, Sm.LSU_CLOCKS: numbers.lsu_clocks,
-        Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
+        Sm.POOL: numbers.pool, Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
         Sm.LATENCY_L1: latencies["l1"], Sm.LATENCY_L2: latencies["l2"],
         Sm.LATENCY_DRAM: latencies["dram"], Sm.LATENCY_BARRIER: latencies.get("barrier", shared),
         Sm.LATENCY_SHARED: shared, Sm.LATENCY_CLUSTER: latencies.get("cluster", latencies["l2"]),
@@ -341,6 +346,13 @@ class _Load:
         }
 
 
+def _lsu_clocks(sm: NDArray[np.uint64]) -> int:
+    """Clocks in which the units that all sub-partitions share are busy: with wavefronts, or with turns of instructions if these take
+    longer, and with copies."""
+    turns = int(sm[Sm.POOLED // 8]) * int(sm[Sm.LSU_CLOCKS // 8])
+    return max(int(sm[Sm.LSU_BUSY // 8]), turns) + (int(sm[Sm.COPIED // 8]) >> FRACTION)
+
+
 def _simulated(
     sms: NDArray[np.uint64],
     loads: Sequence[_Load],
@@ -361,7 +373,6 @@ def _simulated(
 
     # Stores, and loads without a use, are still in flight when the last warp ends.
     queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM, Sm.ROWS, Sm.TENSOR) >> FRACTION
-    busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
     return Simulated(
         cycles=max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued),
         ended=most_of(Sm.ENDED),
@@ -378,7 +389,7 @@ def _simulated(
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
-        lsu_clocks=max(busy),
+        lsu_clocks=max(_lsu_clocks(sm) for sm in sms),
         tensor_clocks=mean_of(Sm.TENSOR_BUSY) / (1 << FRACTION),
         image_clocks=mean_of(Sm.IMAGE_BUSY) / (1 << FRACTION),
         # Lines prefetched beyond the end of the last warp do not count.

@@ -26,7 +26,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 19
+REVISION = 20
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
@@ -215,6 +215,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         pipes=machine.shared_pipes,
         latencies=machine.latencies,
         queue=machine.memory_queue,
+        pool=machine.memory_pool or 0,
         address_clocks=round(1 / machine.address_rate),
         operand_clocks=round(1 / machine.operand_rate) if machine.operand_rate else 0,
         lsu_clocks=max(1, round(WARP_SIZE / (machine.sub_partitions * machine.lanes["lsu"]))),

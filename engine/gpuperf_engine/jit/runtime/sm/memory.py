@@ -305,11 +305,45 @@ def sm_collected(sm: Sm, part: int, op: Op, now: int) -> int:
 def sm_queued(sm: Sm, part: int, op: Op, cost: int, now: int) -> int:
     """When the LSU starts an instruction, which occupies it for ``cost`` clocks."""
     start = sm_collected(sm, part, op, now)
+    if sm.POOL:
+        return sm_pooled(sm, part, op, cost, start)
     if start < sm.LSU:
         start = sm.LSU
     sm.LSU = start + cost
     sm.QUEUES[part * MOST_QUEUED + sm.PUSHED[part] % sm.QUEUE] = start
     sm.PUSHED[part] += 1
+    return start
+
+
+def sm_pooled(sm: Sm, part: int, op: Op, cost: int, start: int) -> int:
+    """As ``sm_queued``, for an instruction whose registers are read from ``start`` on. The units that all sub-partitions share take
+    one instruction in ``LSU_CLOCKS`` and hold ``POOL`` of them until they are answered; a sub-partition that fills them has one more
+    on its way. Its wavefronts of shared memory take every other clock, and those of others the clocks in between."""
+    if start < sm.HANDED:
+        start = sm.HANDED
+    room = sm.POOLS[sm.POOLED % sm.POOL]
+    if start < room:
+        start = room
+    sm.HANDED = start + sm.LSU_CLOCKS
+    number = sm.PUSHED[part]
+    sm.PUSHED[part] = number + 1
+    free = start
+    older = number + sm.QUEUE - sm.POOL - 1
+    if older >= 0 and sm.ANSWERED[part * MOST_QUEUED + older % MOST_QUEUED] > free:
+        free = sm.ANSWERED[part * MOST_QUEUED + older % MOST_QUEUED]
+    sm.QUEUES[part * MOST_QUEUED + number % sm.QUEUE] = free
+    if sm.LSU < start:
+        sm.LSU = start
+    start = sm.LSU
+    sm.LSU += cost
+    if op.KIND == Kind.SHARED:
+        if start < sm.STREAMED[part]:
+            start = sm.STREAMED[part]
+        sm.STREAMED[part] = start + 2 * cost
+    answered = start + cost + sm.LATENCY_SHARED
+    sm.POOLS[sm.POOLED % sm.POOL] = answered
+    sm.POOLED += 1
+    sm.ANSWERED[part * MOST_QUEUED + number % MOST_QUEUED] = answered
     return start
 
 
@@ -357,7 +391,7 @@ def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, looked: int, n
     cost = passes
     if cost < looked:
         cost = looked
-    if cost < sm.LSU_CLOCKS:
+    if cost < sm.LSU_CLOCKS and sm.POOL == 0:
         cost = sm.LSU_CLOCKS
     start = sm_queued(sm, part, op, cost, now)
     sm.LSU_BUSY += cost
@@ -481,6 +515,8 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     start = sm_served(sm, part, warp, op, passes, looked, now)
     # each wavefront after the first adds to the latency
     behind = (waves - 1) * sm.WAVE
+    if sm.POOL and kind == Kind.SHARED:
+        behind = behind * 2
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + behind
     if lines == 0 and kind != Kind.COPY:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..device.rows import Rows
 from ..errors import LaunchError
-from .calls import function
+from .calls import FUNCTIONS, Function, function
 from .codes import CudaError
 from .registration import symbol_address
 from .state import Kind, State
@@ -370,22 +370,12 @@ def cudaMemcpyBatchAsync(
     _copy_batch(state, targets, sources, sizes, count, attributes, firsts, number, stream)
 
 
-@function(
-    c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p, also=("cudaMemcpyBatchAsync@13",)
-)  # fmt: skip
-def cudaMemcpyBatchAsync_v2(
-    state: State,
-    targets: int,
-    sources: int,
-    sizes: int,
-    count: int,
-    attributes: int,
-    firsts: int,
-    number: int,
-    stream: int,
-) -> None:
-    """From CUDA 13 on, the function without suffix has these arguments."""
-    _copy_batch(state, targets, sources, sizes, count, attributes, firsts, number, stream)
+FUNCTIONS["cudaMemcpyBatchAsync@13"] = Function(
+    _copy_batch,
+    (c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_void_p),
+    c_int,
+    plain=True,
+)
 
 
 @function(c_void_p, c_int, c_void_p, c_int, c_size_t)

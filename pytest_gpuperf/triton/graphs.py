@@ -23,6 +23,9 @@ __all__ = ["names"]
 #: operators whose results have no contents that a replay would write
 _WITHOUT_CONTENTS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 
+#: operators whose results the host reads, for which it would wait
+_WAITS = ("_local_scalar_dense", "equal", "is_nonzero", "masked_select", "nonzero", "unique_dim", "_unique2")
+
 
 class Capture(TorchDispatchMode):  # type: ignore[misc]
     """Records what is executed on the GPU while it is entered."""
@@ -47,6 +50,11 @@ class Capture(TorchDispatchMode):  # type: ignore[misc]
         changed = [tensor for value, argument in given if _is_changed(argument) for tensor in _tensors(value)]
         with torch._C.DisableTorchFunction(), torch.no_grad():
             on_gpu = self._places.any_on_gpu(_tensors((args, kwargs)))
+            name = func._schema.name.rpartition("::")[2]
+            if on_gpu and name in _WAITS:
+                raise RuntimeError(
+                    f"CUDA error: operation not permitted when stream is capturing: the host waits for the result of aten::{name}"
+                )
             before = [tensor.clone() for tensor in changed] if on_gpu else []
             result = func(*args, **kwargs)
             for tensor, contents in zip(changed, before):
@@ -54,9 +62,7 @@ class Capture(TorchDispatchMode):  # type: ignore[misc]
                     tensor.copy_(contents)
             on_gpu = on_gpu or self._places.any_on_gpu(_tensors(result))
         only_changed = all(each.alias_info is not None for each in func._schema.returns)
-        if on_gpu and (
-            changed or not (only_changed or func._schema.name.rpartition("::")[2] in _WITHOUT_CONTENTS)
-        ):
+        if on_gpu and (changed or not (only_changed or name in _WITHOUT_CONTENTS)):
             new = [] if only_changed else _tensors(result)
             self.steps.append(lambda: self._again(func, args, kwargs, new))
         return result

@@ -108,6 +108,12 @@ def test_errors():
     with torch.cuda.graph(graph):
         with pytest.raises(RuntimeError, match="not permitted when stream is capturing"):
             torch.cuda.CUDAGraph().capture_begin()
+    with pytest.raises(RuntimeError, match="the host waits for the result of aten::_local_scalar_dense"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            y = torch.ones(1, device="cuda") + 1
+            assert torch.ones(1).item() == 1
+            y.item()
+    assert not torch.cuda.is_current_stream_capturing()
     with pytest.raises(RuntimeError, match="reset"):
         graph.capture_begin()
     graph.reset()

@@ -59,8 +59,8 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
     # of 9.0, 10.0 and 12.0 it is known in which time queued instructions read their registers, and how many the SM holds
     if machine.compute_capability < (9, 0):
         absent |= {"sm.operand_rate", "sm.memory_pool"}
-    # that loads wait for busy DRAM was measured on 8.0 and 9.0, which have HBM; GDDR6 has no such wait, that of others is unknown
-    if machine.compute_capability not in ((8, 0), (9, 0)):
+    # that loads wait for busy DRAM was measured on 8.0 and 9.0, which have HBM, like 10.0 and 10.3; GDDR6 has no such wait
+    if machine.compute_capability not in ((8, 0), (9, 0), (10, 0), (10, 3)):
         waits = {"dram.wait_one_way", "dram.wait_mixed"}
         assert not waits & set(machine.quantities)
         absent |= waits
@@ -253,6 +253,13 @@ def edited(tmp_path: Path, machines: Path):
             13,
             "chip.sm_count.value: 0 is too small",
             "the minimum is 1",
+        ),
+        (
+            "value: 80, unit: GB/s, source: TOY",
+            "value: 80, unit: GB/s, source: TOY}\n  wait_mixed: {value: 2, unit: of the latency, source: TOY",
+            84,
+            "dram.wait_mixed.value: 2 is too large",
+            "the maximum is 1.9",
         ),
         (
             "value: 2, unit: SMs",

@@ -310,7 +310,12 @@ def _quantities(
             if key not in entries and (like or not rule.needed):
                 continue
             quantity = _quantity(
-                entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum
+                entries.take(key),
+                rule.unit,
+                sources,
+                whole=rule.whole,
+                minimum=rule.minimum,
+                maximum=rule.maximum,
             )
             quantities[rule.path] = quantity
             values[rule.attribute] = int(quantity.value) if rule.whole else quantity.value
@@ -332,10 +337,16 @@ def _capability(entry: Entry, like: Machine | None) -> tuple[int, int]:
 
 
 def _quantity(
-    entry: Entry, unit: str, sources: Mapping[str, str], *, whole: bool, minimum: float
+    entry: Entry,
+    unit: str,
+    sources: Mapping[str, str],
+    *,
+    whole: bool,
+    minimum: float,
+    maximum: float = math.inf,
 ) -> Quantity:
     fields = entry.mapping()
-    value = fields.take("value").number(minimum=minimum)
+    value = fields.take("value").number(minimum=minimum, maximum=maximum)
     if not math.isfinite(value) or (whole and value != int(value)):
         raise fields.at("value").fault(f"{value!r} is not a {'whole' if whole else 'finite'} number")
     stated = fields.take("unit")

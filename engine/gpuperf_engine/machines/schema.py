@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 __all__ = ["LATENCIES", "QUANTITIES", "SCHEMA_VERSION", "UNITS", "QuantityRule"]
@@ -29,8 +30,8 @@ class QuantityRule:
     """One quantity of a machine description.
 
     ``group`` and ``key`` are its path in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only accepted unit,
-    ``whole`` whether it must be an integer, ``minimum`` the least accepted value; ``needed``: whether it is required (files for
-    earlier versions lack later quantities).
+    ``whole`` whether it must be an integer, ``minimum`` and ``maximum`` the least and the largest accepted value; ``needed``:
+    whether it is required (files for earlier versions lack later quantities).
     """
 
     group: str
@@ -39,6 +40,7 @@ class QuantityRule:
     unit: str
     whole: bool = True
     minimum: float = 1
+    maximum: float = math.inf
     needed: bool = True
 
     @property
@@ -136,8 +138,26 @@ QUANTITIES = (
     QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),
     QuantityRule("dram", "channels", "dram_channels", "channels", needed=False),
     QuantityRule("dram", "row_interval", "dram_row_interval", "ns", whole=False, minimum=0.01, needed=False),
-    QuantityRule("dram", "wait_one_way", "dram_wait_one_way", "ns", whole=False, minimum=0, needed=False),
-    QuantityRule("dram", "wait_mixed", "dram_wait_mixed", "ns", whole=False, minimum=0, needed=False),
+    QuantityRule(
+        "dram",
+        "wait_one_way",
+        "dram_wait_one_way",
+        "of the latency",
+        whole=False,
+        minimum=0,
+        maximum=1.9,
+        needed=False,
+    ),
+    QuantityRule(
+        "dram",
+        "wait_mixed",
+        "dram_wait_mixed",
+        "of the latency",
+        whole=False,
+        minimum=0,
+        maximum=1.9,
+        needed=False,
+    ),
     QuantityRule("launch", "overhead", "launch_overhead_us", "us", whole=False, minimum=0),
     QuantityRule("launch", "cta_turnaround", "cta_turnaround", "cycles", minimum=0),
     QuantityRule("launch", "cta_rate", "cta_rate", "CTAs/clk", whole=False, minimum=0.001),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import ItemsView, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,8 @@ class Entry:
             raise self.fault("expected text")
         return str(self.node.value)
 
-    def number(self, *, minimum: float) -> float:
-        """A YAML integer or float of at least ``minimum``."""
+    def number(self, *, minimum: float, maximum: float = math.inf) -> float:
+        """A YAML integer or float from ``minimum`` to ``maximum``."""
         tag = self.node.tag.rpartition(":")[2]
         if not isinstance(self.node, yaml.ScalarNode) or tag not in ("int", "float"):
             raise self.fault("expected a number")
@@ -67,6 +68,8 @@ class Entry:
             raise self.fault(f"{self.node.value!r} is not a decimal number") from None
         if not value >= minimum:
             raise self.fault(f"{self.node.value} is too small", f"the minimum is {minimum:g}")
+        if value > maximum:
+            raise self.fault(f"{self.node.value} is too large", f"the maximum is {maximum:g}")
         return value
 
     def integer(self, *, minimum: float) -> int:

@@ -564,7 +564,7 @@ class Sm(Record):
     FAR_LEFT = U64(_IMAGES + 64)
     IMAGED = U64(_IMAGES + 72)
     IMAGE_BUSY = U64(_IMAGES + 80)
-    # clocks that a load from DRAM waits longer at most, if DRAM is busy all the time
+    # 65,536ths of its mean latency by which a load from DRAM waits longer at most, if DRAM is busy all the time
     DRAM_WAIT = U64(_IMAGES + 88)
     _POOL = _IMAGES + 96
     # memory instructions that the units which all sub-partitions share hold until they are answered (0: unknown), how many they have

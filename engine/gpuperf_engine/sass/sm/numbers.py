@@ -56,7 +56,8 @@ class SmNumbers:
     ``cta_rate``: CTAs started per clock. ``turnaround``: clocks between the end of a CTA and the start of the next; ``l2_kept``: the
     largest footprint in bytes that L2 holds completely until it is used again; ``l2_lost``: the footprint from which on nothing is
     left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open;
-    ``wait_one_way`` and ``wait_mixed``: clocks by which the slowest load takes longer if DRAM is busy all the time, 0 if unknown;
+    ``wait_one_way`` and ``wait_mixed``: by which part of its mean latency the slowest load takes longer if DRAM is always busy, 0 if
+    unknown;
     ``partial_rate``: lines per clock of which stores can write sectors in part, and ``atomic_turns``: turns of atomics per clock in
     an aligned KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor

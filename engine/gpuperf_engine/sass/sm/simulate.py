@@ -297,7 +297,9 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.ROW_OPEN: numbers.row_open,
         Sm.PARTIAL_COST: round(memory.partial_clocks * (1 << FRACTION)),
         Sm.MIXED: round(256 * memory.mixed),
-        Sm.DRAM_WAIT: round((1.0 - memory.mixed) * numbers.wait_one_way + memory.mixed * numbers.wait_mixed),
+        Sm.DRAM_WAIT: round(
+            65536 * ((1.0 - memory.mixed) * numbers.wait_one_way + memory.mixed * numbers.wait_mixed)
+        ),
         Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.TOGETHER: int(memory.together),
         Sm.TEXEL: memory.texel,

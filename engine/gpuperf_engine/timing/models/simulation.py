@@ -26,7 +26,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 20
+REVISION = 21
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
@@ -242,8 +242,8 @@ def numbers_of(machine: Machine) -> SmNumbers:
         read_clocks=round(common("registers.read_clocks")),
         wide_read_clocks=round(common("registers.wide_read_clocks")),
         spread=round(3**0.5 * common("l2.spread") * machine.latencies["l2"]),
-        wait_one_way=(machine.dram_wait_one_way or 0.0) * machine.clock_mhz / 1e3,
-        wait_mixed=(machine.dram_wait_mixed or 0.0) * machine.clock_mhz / 1e3,
+        wait_one_way=machine.dram_wait_one_way or 0.0,
+        wait_mixed=machine.dram_wait_mixed or 0.0,
         **_rows(machine),
     )
 

@@ -188,16 +188,19 @@ def sm_farther(sm: Sm, slot: Slot, number: int) -> int:
 
 def sm_busy(sm: Sm, slot: Slot, number: int, start: int) -> int:
     """By how many clocks a load of a line from DRAM waits longer because DRAM is busy: evenly distributed over the lines, up to
-    ``DRAM_WAIT`` times the part of the time in which DRAM was busy so far."""
+    ``DRAM_WAIT`` times the mean latency times the part of the time in which DRAM was busy so far. The mean latency includes the mean,
+    half the longest, of these waits."""
     if sm.DRAM_WAIT == 0:
         return 0
     passed = start + sm.LATENCY_DRAM
     busy = sm.DRAM_SECTORS * sm.DRAM_COST >> FRACTION
     if busy > passed:
         busy = passed
+    part = sm.DRAM_WAIT * busy // passed
+    longest = sm.LATENCY_DRAM * part // (65536 - (part >> 1))
     mixed = (number * 40503 + slot.NUMBER) * 2246822519 & 0xFFFFFFFF
     mixed = (mixed ^ mixed >> 15) * 2654435761 & 0xFFFFFFFF
-    return sm.DRAM_WAIT * busy // passed * (mixed >> 16) >> 16
+    return longest * (mixed >> 16) >> 16
 
 
 def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import cache
 
 from ..graph import Graph
@@ -13,6 +15,7 @@ from ..registers import (
     REGISTERS,
     TENSOR_PRODUCTS,
     UNIFORM_PREDICATES,
+    WIDTHS,
     accesses_of,
     described_by,
 )
@@ -55,6 +58,14 @@ _CONTROL = frozenset(
 )
 
 
+#: An access to local memory at a constant offset from the stack pointer.
+_ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
+#: What the assembler writes behind accesses to the places in which it keeps registers.
+_SPILL = '"SpillRefill"'
+_LOCAL = frozenset(("LDL", "STL"))
+_STACK_POINTER = 1
+#: Suffixes of accesses to parts of a word.
+_PARTS = frozenset(("U8", "S8", "U16", "S16"))
 #: Numbers of uniform registers start here.
 _UNIFORM = 256
 _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
@@ -63,13 +74,15 @@ _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
 class Needed:
     """The slice. ``positions``: of its instructions; ``spaces``: state spaces that it loads from; ``atomics``: whether it contains
     results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
-    global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0."""
+    global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0. ``stacked``: the
+    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write."""
 
     def __init__(
         self,
         left: frozenset[int] = frozenset(),
         settled: frozenset[int] = frozenset(),
         reserved: frozenset[int] = frozenset(),
+        stacked: dict[int, int] | None = None,
     ) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
@@ -77,12 +90,13 @@ class Needed:
         self.left = left
         self.settled = settled
         self.reserved = reserved
+        self.stacked = stacked or {}
 
 
 def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
     """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
     a known direction, whose conditions are not needed."""
-    found = Needed(_left(graph, nodes), settled, _reserved(graph))
+    found = Needed(_left(graph, nodes), settled, _reserved(graph), _stacked(graph.listing.instructions))
     while True:
         spaces = len(found.spaces)
         _registers(graph, nodes, found)
@@ -109,6 +123,34 @@ def _reserved(graph: Graph) -> frozenset[int]:
         elif operands:
             held.pop(operands[0], None)
     return frozenset(found)
+
+
+def _stacked(items: Sequence[Decoded]) -> dict[int, int]:
+    """By position, the words of the stack that accesses to local memory at constant places read or write, as bits behind those of
+    registers. Nothing else accesses these words: the stack pointer does not change between the accesses, and no other instruction
+    reads it, or the assembler says that it keeps a register there."""
+    bits: dict[int, int] = {}
+    found: dict[int, int] = {}
+    private, begun = True, False
+    for position, item in enumerate(items):
+        accesses = accesses_of(item)
+        if _STACK_POINTER in accesses.writes:
+            if begun:
+                return {}
+            continue
+        if item.base not in _LOCAL:
+            private &= _STACK_POINTER not in accesses.reads + accesses.deciding
+            continue
+        begun = True
+        place = _ON_STACK.fullmatch(item.operands[item.base == "LDL"])
+        if place is None or not _PARTS.isdisjoint(item.opcode.split(".")):
+            private = False
+            continue
+        word = int(place[1] or "0", 16) >> 2
+        for number in range(word, word + max(WIDTHS.get(part, 1) for part in item.opcode.split("."))):
+            bit = bits.setdefault(number, 1 << REGISTERS + len(bits))
+            found[position] = found.get(position, 0) | bit
+    return {at: words for at, words in found.items() if private or _SPILL in items[at].text}
 
 
 def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
@@ -206,12 +248,17 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
     if item.predicate in NEVER or position in found.settled:
         return
     base, accesses, guard = item.base, accesses_of(item), item.predicate
-    written = _written(item)
-    wanted = bool(behind.every() & written)
+    reads, written = _bits(accesses.reads), _written(item)
+    stacked = found.stacked.get(position, 0)
+    if base in STORES:
+        written |= stacked
+    else:
+        reads |= stacked
+    wanted = bool(behind.every() & written) and not (stacked and position in found.left)
     if position in found.reserved:
         behind.written(guard, written)
         return
-    if base in LOADS and wanted:
+    if base in LOADS and wanted and not stacked:
         found.spaces.add(LOADS[base])
     if base in _ATOMICS and wanted:
         found.spaces.add(STORES[base])
@@ -219,6 +266,7 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
     if (
         base in STORES
         and position not in found.left
+        and not stacked
         and (STORES[base] in found.spaces or "any" in found.spaces)
     ):
         wanted = True
@@ -229,7 +277,7 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
     if base in _CONTROL or wanted:
         found.positions.add(position)
         behind.written(guard, written)
-        behind.read(guard, _bits(accesses.reads))
+        behind.read(guard, reads)
     elif base in LOADS or base in STORES:
         behind.read(guard, _bits(accesses.deciding))
     if base in _RECORDED or (base == "UTCATOMSWS" and len(item.operands) > 2):

@@ -7,7 +7,7 @@ import pytest
 
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.sm.asynchronous import Named
-from gpuperf_engine.sass.sm.streams import Class, Classes, class_of
+from gpuperf_engine.sass.sm.streams import Class, Classes, Group, class_of
 
 
 def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> None:
@@ -95,3 +95,22 @@ def test_the_part_of_each_class_is_that_of_its_ctas(grid: tuple[int, int, int]) 
         (np.bincount(every, minlength=3) / np.prod(grid)).tolist()
     )
     assert Classes((one,) * 4, (), {}, grid, cluster=2).shares().tolist() == [0.5, 0.5]
+
+
+def test_the_typical_of_sampled_ctas_accesses_memory() -> None:
+    """The middle of four ended at once: the nearest that did not stands for the traffic of all."""
+
+    def accessing(groups: list[int]) -> Class:
+        count = len(groups)
+        return Class(
+            np.zeros(1, np.uint32), np.zeros(1, np.int64), np.array(groups, np.uint8), np.arange(count, dtype=np.int64),
+            np.full(count, 15, np.uint8), np.zeros(count, np.uint32),
+        )  # fmt: skip
+
+    groups = (Group("shared", False, (0, 0, 0)), Group("global", False, None))
+    busy, idle, other = accessing([1, 1]), accessing([]), accessing([0])
+    assert Classes((idle, busy, idle, other), groups, {}, (4, 1, 1)).typical is busy
+    assert Classes((busy, other, busy, idle), groups, {}, (4, 1, 1)).typical.lines.tolist() == [0, 1]
+    assert Classes((idle, idle), groups, {}, (2, 1, 1)).typical is idle
+    # in clusters the first CTA stands for the others
+    assert Classes((busy, idle, idle, busy), groups, {}, (4, 1, 1), cluster=2).typical is busy

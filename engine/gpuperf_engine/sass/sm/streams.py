@@ -140,8 +140,19 @@ class Classes:
 
     @property
     def typical(self) -> Class:
-        """The class in the middle of the grid."""
-        return self.classes[0 if self.of_place else len(self.classes) // self.cluster // 2 * self.cluster]
+        """The class in the middle of the grid; of sampled CTAs the one nearest to it that accesses global memory, as others may have
+        nothing to do."""
+        if self.of_place:
+            return self.classes[0]
+        count = len(self.classes) // self.cluster
+        middle = count // 2
+        nearest = sorted(range(count), key=lambda number: abs(number - middle))
+        reach = [number for number, group in enumerate(self.groups) if group.space == "global"]
+        for number in nearest:
+            item = self.classes[number * self.cluster]
+            if np.isin(item.groups, reach).any():
+                return item
+        return self.classes[middle * self.cluster]
 
     @property
     def longest(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 from gpuperf_engine.errors import MachineError, UnknownName, nearest
 from gpuperf_engine.machines.expansion import expansion_of
 from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.machines.rates import peak_rate
 from gpuperf_engine.machines.schema import QUANTITIES
 from gpuperf_engine.machines.targets import can_run, parse_target
 
@@ -64,6 +65,12 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         waits = {"dram.wait_one_way", "dram.wait_mixed"}
         assert not waits & set(machine.quantities)
         absent |= waits
+    # GeForce GPUs alone compute products with short sums at another rate
+    if (
+        not ("GeForce" in machine.name and "tensor" in machine.lanes)
+        and identifier != "rtx-pro-6000-blackwell"
+    ):
+        absent |= {"sm.short_sums"}
     if machine.compute_capability[0] != 10:
         absent |= {"tensor_memory.read", "tensor_memory.write"}
     assert {rule.path for rule in QUANTITIES} - absent <= set(machine.quantities)
@@ -180,6 +187,30 @@ def test_peak_rates_of_products_on_an_rtx_5090(opcode: str, operations: int, ter
     cycles = expansion.units["tensor"] * 32 / machine.lanes["tensor"]
     per_second = machine.sub_partitions * machine.sm_count * machine.clock_mhz * 1e6
     assert operations / cycles * per_second == pytest.approx(teraflops * 1e12, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "teraops"),
+    # Dense INT8, as the whitepapers state it; that of products with half-precision sums is half of it.
+    [
+        ("rtx-2080-ti", 215.2),
+        ("rtx-3060", 102),
+        ("rtx-3070", 162.6),
+        ("rtx-3080", 238),
+        ("rtx-3090", 284),
+        ("rtx-4080", 389.9),
+        ("rtx-4090", 660.6),
+        ("rtx-5080", 450.2),
+        ("rtx-5090", 838),
+        ("a40", 299.3),
+        ("l40", 362),
+        ("t4", 130),
+    ],
+)
+def test_peak_rates_of_integers(identifier: str, teraops: float) -> None:
+    machine = load_machine(identifier)
+    per_second = machine.sm_count * machine.clock_mhz * 1e6
+    assert peak_rate("tensor_int8", machine) * per_second == pytest.approx(teraops * 1e12, rel=0.02)
 
 
 @pytest.mark.parametrize(("identifier", "runs"), [("p100", "60"), ("gtx-1050", "61"), ("b200", "100a")])

@@ -70,6 +70,8 @@ class Machine:
     address_rate: float | None
     #: Registers that a sub-partition reads for queued instructions; ``None``: unknown.
     operand_rate: float | None
+    #: Lanes of the tensor unit in products whose sums are integers or halves; ``None``: as in other products.
+    short_sums: float | None
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int

@@ -28,6 +28,8 @@ _PRODUCTS = {
 }
 """Kind → a matrix product, whose expansion in ``machines/expansion.yaml`` gives its number of tensor instructions."""
 
+_INTEGERS = frozenset(["tensor_int8", "tensor_int4", "tensor_int1"])
+
 UNIT_OF = {**{kind: unit for kind, (unit, _) in _LANES.items()}, **dict.fromkeys(_PRODUCTS, "tensor")}
 """Kind → the unit that executes it."""
 
@@ -47,4 +49,6 @@ def operations(kind: str, capability: tuple[int, int]) -> float:
 def peak_rate(kind: str, machine: Machine) -> float:
     """Operations per cycle of an SM; 0 if the machine lacks the unit."""
     lanes = machine.lanes.get(UNIT_OF[kind], 0.0)
+    if kind in _INTEGERS:
+        lanes = machine.short_sums or lanes
     return lanes * machine.sub_partitions / WARP_SIZE * operations(kind, machine.compute_capability)

@@ -132,6 +132,42 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
         assert ended == pytest.approx(4 * 300 * clocks, rel=CLOSE), (unit, ended / 1200, clocks)
 
 
+@pytest.mark.parametrize(
+    ("name", "half"),
+    # clocks of a sub-partition for 16 x 8 x 16 halves, by the whitepapers: GeForce GPUs add single precision at half the rate
+    [
+        ("rtx-2080-ti", 16),
+        ("rtx-3090", 16),
+        ("rtx-3060", 16),
+        ("rtx-4090", 16),
+        ("rtx-5090", 16),
+        ("a10", 16),
+        ("a100-sxm-40gb", 8),
+        ("a40", 16),
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "wide", "times"),
+    [
+        ("HMMA.16816.F32", True, 1),
+        ("HMMA.16816.F32.BF16", True, 1),
+        ("HMMA.16816.F16", False, 1),
+        ("HMMA.1688.F16", False, 0.5),
+        ("IMMA.16832.S8.S8", False, 1),
+        ("QMMA.16832.F32.E4M3.E4M3", True, 1),
+        ("QMMA.16832.F16.E4M3.E4M3", False, 1),
+    ],
+)
+def test_products_with_short_sums_have_their_own_rate(
+    name: str, half: int, text: str, wide: bool, times: float
+) -> None:
+    machine, numbers = described(name)
+    code = [f"{text} R{8 + 4 * (n % 40)}, R200, R204, R{8 + 4 * (n % 40)}" for n in range(200)] + ["EXIT"]
+    ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
+    slower = 2 if wide and "GeForce" in machine.name else 1
+    assert ended / 800 == pytest.approx(half * times * slower, rel=CLOSE)
+
+
 @pytest.mark.parametrize("name", [name for name in machine_ids() if load_machine(name).lanes["fp64"] < 1])
 @pytest.mark.parametrize("warps", [1, 2, 3, 4, 6])
 def test_two_double_precision_units_serve_whichever_sub_partitions_want_them(name: str, warps: int) -> None:

@@ -221,6 +221,8 @@ class Operations:
         if item.base in _TENSOR:  # issued, but not executed, by the sub-partition
             return _PIPES.index("uniform"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
+        if _short(item):
+            lanes = numbers.short_sums or lanes
         if self._common(item):
             lanes *= numbers.parts
         busy = max(1, round(32 / lanes))
@@ -236,6 +238,14 @@ class Operations:
             # two halves of 16 lanes
             return index, _PIPES.index("fma+"), 2
         return index, NONE, busy
+
+
+def _short(item: Decoded) -> bool:
+    """Whether it is a product whose sums are integers or halves, which GeForce GPUs compute at another rate than those of single
+    precision."""
+    return item.base in ("IMMA", "BMMA") or (
+        item.base in ("HMMA", "QMMA") and "F16" in item.opcode.split(".")
+    )
 
 
 def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:

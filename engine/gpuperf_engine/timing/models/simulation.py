@@ -26,7 +26,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 23
+REVISION = 24
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
@@ -236,6 +236,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         atomic_turns=machine.atomic_turns or 0.0,
         tensor_read=machine.tensor_memory_read or 0.0,
         tensor_write=machine.tensor_memory_write or 0.0,
+        short_sums=machine.short_sums or 0.0,
         shared_unit=machine.shared_carve_out or 0,
         other_reads=machine.l2_other_reads or 0.0,
         slices=round(common("l2.slices")),

@@ -27,7 +27,7 @@ def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> Non
     ("flags", "apart", "passes"), [(0, 32, 2), (0, 2, 2), (0, 1, 4), (64, 32, 2), (64, 2, 4), (64, 1, 4)]
 )
 def test_registers_of_neighbours_are_packed_on_volta_and_turing(flags: int, apart: int, passes: int) -> None:
-    """The rule of NVIDIA Developer Forums 77228, for 7.0 to 7.5; 64: from 8.0 on, only where all lanes load the same."""
+    """The rule of NVIDIA Developer Forums 77228, for 7.0 to 7.5; 64: only where all lanes access the same."""
     named = Named(np.array([[0, 4, 0, flags]] * 2, np.uint8), np.array([0, 1], np.uint32))
     recorded = [0, END, *(n // apart * 4 for n in range(32))]
     made = class_of(named, [np.array(recorded, np.uint32)])
@@ -62,6 +62,28 @@ def test_registers_are_packed_on_blackwell(
     named = Named(np.array([[0, width, 0, 32 if store else 16]] * 2, np.uint8), np.array([0, 1], np.uint32))
     made = class_of(named, [np.array([0, END, *(width * place for place in places)], np.uint32)])
     assert made.stream[1] & 255 == (stored if store else load)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "each"),
+    [
+        # places of A and B, in vectors of four words, that the lanes of a warp load
+        ([lane // 16 for lane in range(32)], [lane % 16 for lane in range(32)], 3.0),
+        ([lane // 2 * 2 for lane in range(32)], [lane % 2 for lane in range(32)], 3.0),
+        (PAIRS, [lane % 2 for lane in range(32)], 2.0),
+    ],
+)
+def test_loads_of_products_take_the_wavefronts_counted_on_ga102(
+    rows: list[int], columns: list[int], each: float
+) -> None:
+    # mohabdr0805/gemm 9695c49, README: v5, v6 as first written, v6. On an RTX 3080 402656753, 402657199 and 268438126 wavefronts were
+    # counted for 134217728 loads of shared memory
+    named = Named(np.array([[0, 4, 0, 16]] * 2, np.uint8), np.array([0, 1], np.uint32))
+    made = [
+        class_of(named, [np.array([0, END, *(4 * n for n in places)], np.uint32)])
+        for places in (rows, columns)
+    ]
+    assert sum(int(one.stream[1]) & 255 for one in made) / 2 == each
 
 
 def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:

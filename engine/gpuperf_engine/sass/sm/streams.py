@@ -52,12 +52,10 @@ _STORE = 32
 _ATOMICS = ("ATOM", "RED")
 #: The most that a whole number of words, computed in floating point, may be off.
 _OFF_WHOLE = 1 / 16
-#: Flag of a site: registers are packed only if all lanes load the same. NVIDIA states for 7.0 to 7.5 that they are if neighbours do
-#: (docs/metrics.md).
-_ALONE, _NOT_PACKED = 64, 80
-#: Flag of a site: registers are packed if neighbours load the same and no lanes conflict, as measured on 12.0
-#: (cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md, 3.2 and 3.3).
-_WITHOUT_CONFLICT, _PACKED_AGAIN = 16, 120
+#: From 8.0 on, flags of a site: registers are packed only if all lanes access the same; loads have them packed if neighbours load the
+#: same and no lanes conflict, as counted on 8.0, 8.6 and 12.0 (docs/simulation.md). NVIDIA states for 7.0 to 7.5 that they are if
+#: neighbours do (docs/metrics.md).
+_AMPERE, _ALONE, _WITHOUT_CONFLICT = 80, 64, 16
 #: From 10.0 on, code of the system uses mbarriers in the first KiB of shared memory.
 _RESERVES = 100
 Place = tuple[int, int, int]
@@ -466,7 +464,7 @@ def _atomics(tracer: Tracer, of_site: list[int]) -> tuple[tuple[int, int], ...]:
 
 def named_of(tracer: Tracer, of_site: list[int]) -> Named:
     """The sites of a trace in the form in which streams encode them."""
-    listing, packs = tracer.graph.listing.instructions, tracer.number < _NOT_PACKED
+    listing, packs = tracer.graph.listing.instructions, tracer.number < _AMPERE
     sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)
     for index, site in enumerate(tracer.sites):
         item = listing[site.position]
@@ -485,8 +483,7 @@ def named_of(tracer: Tracer, of_site: list[int]) -> Named:
         elif site.space == "mbarrier":
             flags = int(tracer.number >= _RESERVES)
         elif not packs:
-            again = tracer.number >= _PACKED_AGAIN and item.base in ("LDS", "LD")
-            flags |= _WITHOUT_CONFLICT if again else _ALONE
+            flags |= _WITHOUT_CONFLICT if item.base in ("LDS", "LD") else _ALONE
         sites[index] = _SPACES[site.space], width, group, flags
     firsts = np.zeros(len(tracer.of_block) + 1, np.uint32)
     firsts[1:] = np.cumsum([len(tracer.of_block[block]) for block in sorted(tracer.of_block)])

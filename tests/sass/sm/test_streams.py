@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.sm.asynchronous import Named
-from gpuperf_engine.sass.sm.streams import Class, Classes, Group, class_of
+from gpuperf_engine.sass.sm.streams import Class, Classes, Group, class_of, named_of
+
+from .machines import decoded
 
 
 def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> None:
@@ -47,6 +51,7 @@ CROSSED = [lane // 4 * 2 + lane % 2 for lane in range(32)]
         (4, list(range(32)), 4, 4), (4, [0] * 32, 2, 4), (4, PAIRS, 2, 4), (4, CROSSED, 2, 4), (4, QUADS, 2, 4),
         (4, [lane // 8 for lane in range(32)], 2, 4), (4, [lane % 8 for lane in range(32)], 4, 4),
         (4, [lane % 16 for lane in range(32)], 4, 4), (4, [lane % 4 for lane in range(32)], 4, 4),
+        (4, [2 * (lane // 16) for lane in range(32)], 2, 4), (4, [2 * (lane % 16) for lane in range(32)], 8, 8),
         (4, [31 - lane for lane in PAIRS], 2, 4), (4, [2 * lane for lane in range(32)], 8, 8),
         (4, [8 * lane for lane in range(32)], 32, 32),
         (2, list(range(32)), 2, 2), (2, [0] * 32, 1, 2), (2, PAIRS, 1, 2), (2, CROSSED, 1, 2), (2, QUADS, 1, 2),
@@ -55,10 +60,13 @@ CROSSED = [lane // 4 * 2 + lane % 2 for lane in range(32)]
         (2, [2 * lane for lane in PAIRS], 2, 2), (4, [2 * lane for lane in PAIRS], 4, 4),
     ],
 )  # fmt: skip
-def test_registers_are_packed_on_blackwell(
+def test_registers_are_packed_from_ampere_on(
     width: int, places: list[int], load: int, stored: int, store: bool
 ) -> None:
-    # measured on an RTX 5090: cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md, 3.2 and 3.3
+    # measured on an RTX 5090: cicuvc/nvidia-sass-document 020c888, notes/sm90/arch/shared_bank_conflicts.md, 3.2 and 3.3; on an A100
+    # LDS.128 of 2, 4, 8, 16 and 32 lanes with one address took 57, 55, 52, 51 and 51 % of the time of different addresses, LDS.64 64,
+    # 59, 58, 58 and 58 %, with an addition each (kzwrime/gpu_shm_microbench d8b1207); on an A10 and an H100 two addresses, of 16 lanes
+    # each, are two wavefronts, and lanes i and i + 16 are not packed (NVIDIA Developer Forums 373160)
     named = Named(np.array([[0, width, 0, 32 if store else 16]] * 2, np.uint8), np.array([0, 1], np.uint32))
     made = class_of(named, [np.array([0, END, *(width * place for place in places)], np.uint32)])
     assert made.stream[1] & 255 == (stored if store else load)
@@ -136,3 +144,17 @@ def test_the_typical_of_sampled_ctas_accesses_memory() -> None:
     assert Classes((idle, idle), groups, {}, (2, 1, 1)).typical is idle
     # in clusters the first CTA stands for the others
     assert Classes((busy, idle, idle, busy), groups, {}, (4, 1, 1), cluster=2).typical is busy
+
+
+@pytest.mark.parametrize(
+    ("number", "flags"), [(70, 0), (75, 0), (80, 16), (86, 16), (90, 16), (100, 16), (120, 16)]
+)
+def test_wide_loads_of_shared_memory_are_packed_on_every_machine(number: int, flags: int) -> None:
+    code = decoded(["LDS.128 R4, [R2]", "STS.128 [R2], R4", "EXIT"])
+    sites = tuple(SimpleNamespace(position=at, space="shared") for at in (0, 1))
+    tracer = SimpleNamespace(
+        graph=SimpleNamespace(listing=code), number=number, sites=sites, of_block={0: sites}
+    )
+    named = named_of(tracer, [0, 0])  # type: ignore[arg-type]
+    assert named.sites[0, 3] == flags
+    assert named.sites[1, 3] & 32

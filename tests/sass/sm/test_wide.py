@@ -55,7 +55,7 @@ def wavefronts(place: str, access: str, machine: str) -> float:
     [("one", 2), ("halves", 2), ("pairs", 2), ("even and odd", 2), ("sixteen", 4), ("each its own", 4)],
 )
 def test_neighbours_that_load_the_same_halve_the_wavefronts(machine: str, place: str, loads: int) -> None:
-    # as counted in products on an A800 and an RTX 3080, and on an RTX 5090 (docs/simulation.md); of 9.0 nothing is known
+    # as counted in products on an A800 and an RTX 3080, on an H100 and an RTX 5090 (docs/simulation.md)
     assert wavefronts(place, LOAD, machine) == pytest.approx(loads, rel=0.02)
 
 

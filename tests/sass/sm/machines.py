@@ -77,29 +77,15 @@ NO_IMAGES = Images()
 
 def decoded(texts: list[str]) -> Listing:
     """Instructions one after the other; ``.reuse`` sets the bit of the operand's slot, and one after ``~`` yields. A number and a
-    colon before an instruction are its stall count, else 1. After it, as ``nvdisasm -hex`` writes them: the counters that must be zero
-    (``&req={0,2}``), and those that it holds until its registers are read and written (``&rd=1 &wr=0``)."""
+    colon before an instruction are its stall count, else 1."""
     items = []
     for position, given in enumerate(texts):
-        given, *controls = given.split(" &")
         stall, _, text = given.rpartition(": ")
         operands = text.split(None, 1)[1].split(", ")[1:] if " " in text else []
         bits = sum(1 << _REUSE + slot for slot, operand in enumerate(operands) if operand.endswith(".reuse"))
-        bits |= (int(stall or 1) | (0 if text.startswith("~") else 1 << 4) | _counters(controls)) << 105
+        bits |= (int(stall or 1) | (0 if text.startswith("~") else 1 << 4)) << 105
         items.append(Decoded(".text.k", "k", 16 * position, text.removeprefix("~"), 0, bits))
     return Listing(tuple(items), {"k": 0}, frozenset())
-
-
-def _counters(controls: list[str]) -> int:
-    """The control bits of the counters of an instruction."""
-    held = {"wr": 7, "rd": 7}
-    waits = 0
-    for name, value in (control.split("=") for control in controls):
-        if name == "req":
-            waits = sum(1 << int(number) for number in value.strip("{}").split(","))
-        else:
-            held[name] = int(value)
-    return held["wr"] << 5 | held["rd"] << 8 | waits << 11
 
 
 def access(wavefronts: int, lines: dict[int, int] | None = None, lanes: int = 32) -> list[int]:

@@ -58,8 +58,6 @@ TAG_SETS = 4
 MOST_OF_ACCESS = 4 * 129
 #: registers, uniform registers and predicates of a warp; maximum number of warps of a CTA
 REGISTERS, MOST_WARPS = 528, 32
-#: counters of a warp, which instructions of variable latency hold until their registers are read or written
-COUNTERS_OF_WARP = 6
 #: layout of a time with its cause: the time (40 bits) from bit AT_BIT on, the cause from bit CAUSE_BIT on, and below it the position
 #: of an instruction
 CAUSE_BIT, AT_BIT = 20, 24
@@ -168,9 +166,6 @@ class Op(Record):
     clocks before the next instruction of the warp. ``ARGUMENT``: of a barrier or a wait; for an access, the words of a lane.
     ``CHANGE``: bits of ``Change``. ``FETCH``: sectors, aligned, that L2 reads from DRAM if one of them is missing there.
     ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if another warp is preferred next.
-    ``WAITS``: a bit for each of the six counters of its warp that must be zero before it issues; ``WRITTEN_TELLS`` and
-    ``READ_TELLS``: 1 + the number of the counter that it holds until its result is written, and until its registers are read, 0
-    if none.
     ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
     simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
     ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 of atomics, and
@@ -202,9 +197,6 @@ class Op(Record):
     WINDOW = U32(96)
     COLLECT = U32(100)
     FETCH = U32(104)
-    WAITS = U8(108)
-    WRITTEN_TELLS = U8(109)
-    READ_TELLS = U8(110)
     BYTES = 112
 
 
@@ -322,8 +314,7 @@ class Warp(Record):
     instructions that determine these times. ``READY``: by register number, when it is ready, with the position of the instruction
     that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS`` instructions: when each issued, and the position of
     the instruction that it waited for, or its own if it waited for no result. ``LINE``: its line of code. ``MULTIPLIED``: when its
-    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there.
-    ``COUNTERS``: when each of its counters is zero, with the position of the instruction that holds it last."""
+    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there."""
 
     STATE = U64(0)
     AT = U64(8)
@@ -353,9 +344,8 @@ class Warp(Record):
     MULTIPLIED = U64(416 + 8 * TRAIL)
     STORED = U64(424 + 8 * TRAIL)
     WANTED = U64(432 + 8 * TRAIL)
-    COUNTERS = Array64(440 + 8 * TRAIL)
-    READY = Array64(440 + 8 * TRAIL + 8 * COUNTERS_OF_WARP)
-    BYTES = 440 + 8 * TRAIL + 8 * COUNTERS_OF_WARP + 8 * REGISTERS
+    READY = Array64(440 + 8 * TRAIL)
+    BYTES = 440 + 8 * TRAIL + 8 * REGISTERS
 
 
 class Program(Record):
@@ -587,10 +577,7 @@ class Sm(Record):
     POOLS = Array64(_POOL + 24)
     ANSWERED = Array64(_POOL + 24 + 8 * MOST_QUEUED)
     STREAMED = Array64(_POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES))
-    _COUNTED = _POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES) + 8 * SUB_CORES
-    # when the queue has read the registers of the memory instruction that issued last
-    COLLECTED = U64(_COUNTED)
-    BYTES = _COUNTED + 8
+    BYTES = _POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES) + 8 * SUB_CORES
 
 
 class Limits(Record):

@@ -188,10 +188,6 @@ class Operations:
             self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4)),
             _fetch(item),
         )
-        control = item.control
-        row[Op.WAITS] = sum(1 << number for number in control.waits)
-        row[Op.WRITTEN_TELLS] = _counter(control.write_scoreboard)
-        row[Op.READ_TELLS] = _counter(control.read_scoreboard)
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
 
     def _window(self, kind: int, item: Decoded, reads: int) -> int:
@@ -250,11 +246,6 @@ def _short(item: Decoded) -> bool:
     return item.base in ("IMMA", "BMMA") or (
         item.base in ("HMMA", "QMMA") and "F16" in item.opcode.split(".")
     )
-
-
-def _counter(number: int | None) -> int:
-    """1 + the number of a counter, 0 if there is none."""
-    return 0 if number is None else 1 + number
 
 
 def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:

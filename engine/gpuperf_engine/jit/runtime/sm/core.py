@@ -206,13 +206,6 @@ def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
         if ready > at:
             at = ready
         registers += 2
-    waits = op.WAITS
-    counter = warp + Warp.COUNTERS
-    while waits:
-        if waits & 1 and load64(counter) > at:
-            at = load64(counter)
-        waits = waits >> 1
-        counter += 8
     ends = registers + 2 * op.WRITES
     ahead = op.LATENCY - 1
     if op.KIND:
@@ -358,25 +351,6 @@ def sm_written(warp: Warp, op: Op, ready: int) -> int:
     return 0
 
 
-def sm_hold_counter(warp: Warp, number: int, until: int, own: int) -> int:
-    """Hold a counter of a warp, if there is one (``number`` - 1), until a time, for the instruction at the position ``own``."""
-    if number and until << AT_BIT > warp.COUNTERS[number - 1]:
-        warp.COUNTERS[number - 1] = until << AT_BIT | own
-    return 0
-
-
-def sm_counted(sm: Sm, warp: Warp, op: Op, now: int, ready: int, own: int) -> int:
-    """Hold the counters of an instruction until its result is ready, and until its registers are read."""
-    if op.KIND == Kind.COMMIT and warp.COPIED > ready:
-        ready = warp.COPIED
-    sm_hold_counter(warp, op.WRITTEN_TELLS, ready, own)
-    read = now + 1
-    if op.KIND >= Kind.SHARED and sm.COLLECTED > read:
-        read = sm.COLLECTED
-    sm_hold_counter(warp, op.READ_TELLS, read, own)
-    return 0
-
-
 def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     """A warp arrives at a barrier, and waits there unless the instruction only arrives."""
     slot = Slot(warp.SLOT)
@@ -473,7 +447,6 @@ def sm_issue(sm: Sm, part: int) -> int:
     if op.CHANGE & Change.HIDDEN:
         ready = now + 1
     sm_written(warp, op, ready << AT_BIT | own)
-    sm_counted(sm, warp, op, now, ready, own)
     warp.OP = Op(op + Op.BYTES)
     more = sm_next(sm, warp, now + op.PAUSE, Cause.PAUSE << CAUSE_BIT | sm_position(sm, op))
     if kind != Kind.PLAIN:

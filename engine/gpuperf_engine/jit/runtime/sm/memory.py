@@ -302,7 +302,6 @@ def sm_collected(sm: Sm, part: int, op: Op, now: int) -> int:
     if start < now:
         start = now
     sm.ADDRESS[part] = start + op.COLLECT
-    sm.COLLECTED = start + op.COLLECT
     return start
 
 

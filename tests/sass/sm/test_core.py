@@ -463,3 +463,29 @@ def test_a_further_cta_takes_what_it_issues_at_the_rate_of_the_sm() -> None:
     # one at a time: from the end of the first to that of the last
     alone = run(CHAIN, [[]], ctas=4)
     assert further(alone, 1) == alone.ended / 4
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("LDG.E R4, [R2.64]", True),
+        ("LDG.E.STRONG.SM R4, [R2.64]", True),  # ld.ca
+        ("LDG.E.STRONG.GPU R4, [R2.64]", False),  # ld.cg
+        ("LDG.E.STRONG.SYS R4, [R2.64]", False),  # ld.volatile
+        ("LDGSTS.E.128 [R5], [R2.64]", True),
+        ("LDGSTS.E.BYPASS.128 [R5], [R2.64]", False),
+    ],
+)
+def test_l1_neither_has_nor_keeps_what_is_loaded_past_it(text: str, kept: bool) -> None:
+    """PTX manual, *Cache Operators*: ``.cg`` caches in L2 and below, not L1; ``.ca`` at all levels."""
+
+    def touches(item: str, number: int) -> list[int]:
+        return [*(access(1) if item.startswith("LDGSTS") else []), *access(1, {number: 15})]
+
+    plain = "LDG.E R4, [R2.64]"
+    for first in (text, plain):
+        words = [*touches(first, 0), *touches(text, 0)]
+        assert run([first, text, "EXIT"], [words], lines=1).l2_sectors == (4 if kept else 8)
+    # a line that stays in L1 while another passes it
+    words = [*touches(plain, 0), *touches(text, 1), *touches(plain, 0)]
+    assert run([plain, text, plain, "EXIT"], [words], lines=2, l1_lines=1).l2_sectors == (12 if kept else 8)

@@ -165,7 +165,8 @@ class Op(Record):
     0 if it does not wait for them. ``COLLECT``: clocks in which the queue of its sub-partition reads its registers. ``PAUSE``:
     clocks before the next instruction of the warp. ``ARGUMENT``: of a barrier or a wait; for an access, the words of a lane.
     ``CHANGE``: bits of ``Change``. ``FETCH``: sectors, aligned, that L2 reads from DRAM if one of them is missing there.
-    ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if another warp is preferred next.
+    ``PAST_L1``: 1 if it loads what L1 neither has nor keeps. ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if
+    another warp is preferred next.
     ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
     simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
     ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 of atomics, and
@@ -197,6 +198,7 @@ class Op(Record):
     WINDOW = U32(96)
     COLLECT = U32(100)
     FETCH = U32(104)
+    PAST_L1 = U32(108)
     BYTES = 112
 
 

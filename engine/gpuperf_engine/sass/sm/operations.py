@@ -183,10 +183,11 @@ class Operations:
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
-        row.view(np.uint32)[[Op.WINDOW // 4, Op.COLLECT // 4, Op.FETCH // 4]] = (
+        row.view(np.uint32)[[Op.WINDOW // 4, Op.COLLECT // 4, Op.FETCH // 4, Op.PAST_L1 // 4]] = (
             self._window(kind, item, ports[0]),
             self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4)),
             _fetch(item),
+            _past_l1(item),
         )
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
 
@@ -299,6 +300,15 @@ def _fetch(item: Decoded) -> int:
     ``.level::prefetch_size``, PTX manual), of which at most a line is simulated."""
     words = item.opcode.split(".")
     return next((sectors for name, sectors in _PREFETCHES.items() if name in words), 1)
+
+
+def _past_l1(item: Decoded) -> bool:
+    """Whether it loads from L2 what L1 neither has nor keeps: ``cp.async.cg`` and ``ld.cg`` cache "at global level (cache in L2 and
+    below, not L1)" (PTX manual, *Cache Operators*), of which the second is the same instruction as a load that other SMs may order."""
+    words = item.opcode.split(".")
+    if item.base == "LDGSTS":
+        return "BYPASS" in words
+    return item.base in ("LD", "LDG") and "STRONG" in words and not {"SM", "CTA"} & set(words)
 
 
 def _of_image(item: Decoded) -> int:

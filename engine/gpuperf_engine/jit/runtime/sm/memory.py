@@ -209,6 +209,8 @@ def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
     sectors = word & 15
     line = Line(slot.LINES + number * Line.BYTES)
     valid = line.VALID
+    if op.PAST_L1:
+        valid = 0
     missing = sectors & ~valid
     if valid and sm.NEWEST != line and sm.KEPT_AT == 0:
         sm_forget(sm, line)
@@ -218,7 +220,7 @@ def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
         if sm.READS:
             read = sm.READS + 8 * slot.NUMBER
             store64(read, load64(read) + bits_count(missing))
-        if valid == 0:
+        if valid == 0 and op.PAST_L1 == 0:
             line.VALID = sectors
             sm_keep(sm, line)
         first = missing & ~line.TOUCHED & ~line.FETCHED
@@ -250,7 +252,8 @@ def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
         if missing & line.FETCHED and line.READY > ready:
             # what was fetched with other sectors is in L2 when they are
             ready = line.READY
-        line.VALID = line.VALID | sectors
+        if op.PAST_L1 == 0:
+            line.VALID = line.VALID | sectors
         if ready > line.READY:
             line.READY = ready
         return ready
@@ -408,7 +411,7 @@ def sm_wanted(slot: Slot, op: Op, word: int) -> int:
     """The sectors of a line that an instruction requests. Counts those that were evicted from L1 since the CTA touched them."""
     if op.CHANGE & Change.SIDE_BY_SIDE:
         word = word | 15
-    if op.KIND == Kind.STORE:
+    if op.KIND == Kind.STORE or op.PAST_L1:
         return word
     line = Line(slot.LINES + (word >> 4) * Line.BYTES)
     again = word & 15 & line.TOUCHED & ~line.VALID

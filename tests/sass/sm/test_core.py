@@ -460,6 +460,12 @@ def test_a_further_cta_takes_what_it_issues_at_the_rate_of_the_sm() -> None:
     assert further(
         replace(seen, finished=ends[[1, 0, *range(2, 7)]], progress=issued[[1, 0, *range(2, 7)]]), 2
     ) == pytest.approx(40.0)
+    # six at a time, of which four end together each time and the first two get few turns: one in 24 clocks, although only one clock
+    # lies between the sixth end and the eighth
+    ends = np.array([310, 305, 100, 100, 101, 101, 200, 200, 201, 201, 300, 300, 301], np.uint64)
+    assert further(replace(seen, finished=ends, progress=3 * ends, instructions=13 * 72), 6) == pytest.approx(
+        24.0
+    )
     # one at a time: from the end of the first to that of the last
     alone = run(CHAIN, [[]], ctas=4)
     assert further(alone, 1) == alone.ended / 4

@@ -435,14 +435,18 @@ def _simulated(ctas: int, resident: int, instructions: int) -> int:
 
 def further(seen: Simulated, resident: int) -> float:
     """Clocks that a further CTA adds: its instructions at the issue rate between the end of the first wave and the end of the first
-    CTA that no other CTA replaces."""
+    CTA that no other CTA replaces. If fewer are issued in that time than one CTA has, as where some CTAs of the first wave get few
+    turns, it begins at an earlier end."""
     order = np.argsort(seen.finished, kind="stable")
-    first, last = order[resident - 1], order[len(order) - resident]
-    if first == last:
-        first = order[0]
-    clocks = int(seen.finished[last]) - int(seen.finished[first])
-    issued = int(seen.progress[last]) - int(seen.progress[first])
-    return clocks * seen.instructions / len(order) / max(1, issued)
+    last = order[len(order) - resident]
+    one = seen.instructions / len(order)
+    clocks, issued = int(seen.finished[last]), int(seen.progress[last])
+    for first in order[resident - 1 :: -1]:
+        if issued - int(seen.progress[first]) >= one:
+            clocks -= int(seen.finished[first])
+            issued -= int(seen.progress[first])
+            break
+    return clocks * one / max(1, issued)
 
 
 def trace_launch(record: LaunchRecord, architecture: str) -> Traced:

@@ -350,7 +350,7 @@ slower than it writes, and its sustained rate was taken from writes. Before the 
 
 SIMULATED = """## Simulated
 
-`make accuracy` also predicts these sets with the simulation, which needs an assembler: here ptxas 13.0.88, revision 25 of the
+`make accuracy` also predicts these sets with the simulation, which needs an assembler: here ptxas 13.0.88, revision 29 of the
 simulation. Streams are every tenth row, convolutions every fourth; products are the eleven stages of 4096³ with this project's
 own kernels, as are the convolutions (the 2080 Ti at its clock). The small kernels, the loop of multiply-adds and the strides
 are not simulated. Eight of the 24 rows on the GH200 are of `scale`, from which (and from `read`) its waits for busy DRAM were

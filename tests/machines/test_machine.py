@@ -65,12 +65,12 @@ def test_shipped_machine_is_complete(identifier: str) -> None:
         waits = {"dram.wait_one_way", "dram.wait_mixed"}
         assert not waits & set(machine.quantities)
         absent |= waits
-    # GeForce GPUs alone compute products with short sums at another rate
+    # GeForce GPUs alone execute products with FP16 or integer accumulators at another rate
     if (
         not ("GeForce" in machine.name and "tensor" in machine.lanes)
         and identifier != "rtx-pro-6000-blackwell"
     ):
-        absent |= {"sm.short_sums"}
+        absent |= {"sm.tensor_fp16_accumulate"}
     if machine.compute_capability[0] != 10:
         absent |= {"tensor_memory.read", "tensor_memory.write"}
     assert {rule.path for rule in QUANTITIES} - absent <= set(machine.quantities)
@@ -191,7 +191,7 @@ def test_peak_rates_of_products_on_an_rtx_5090(opcode: str, operations: int, ter
 
 @pytest.mark.parametrize(
     ("identifier", "teraops"),
-    # Dense INT8, as the whitepapers state it; that of products with half-precision sums is half of it.
+    # Dense INT8, as the whitepapers state it; that of products with FP16 accumulators is half of it.
     [
         ("rtx-2080-ti", 215.2),
         ("rtx-3060", 102),

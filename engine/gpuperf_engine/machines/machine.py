@@ -70,8 +70,8 @@ class Machine:
     address_rate: float | None
     #: Registers that a sub-partition reads for queued instructions; ``None``: unknown.
     operand_rate: float | None
-    #: Lanes of the tensor unit in products whose sums are integers or halves; ``None``: as in other products.
-    short_sums: float | None
+    #: Lanes of the tensor unit in products with FP16 or integer accumulators; ``None``: as in other products.
+    tensor_fp16_accumulate: float | None
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int

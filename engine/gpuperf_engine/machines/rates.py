@@ -50,5 +50,5 @@ def peak_rate(kind: str, machine: Machine) -> float:
     """Operations per cycle of an SM; 0 if the machine lacks the unit."""
     lanes = machine.lanes.get(UNIT_OF[kind], 0.0)
     if kind in _INTEGERS:
-        lanes = machine.short_sums or lanes
+        lanes = machine.tensor_fp16_accumulate or lanes
     return lanes * machine.sub_partitions / WARP_SIZE * operations(kind, machine.compute_capability)

@@ -82,7 +82,13 @@ QUANTITIES = (
         needed=False,
     ),
     QuantityRule(
-        "sm", "short_sums", "short_sums", "lanes/sub-partition", whole=False, minimum=0.01, needed=False
+        "sm",
+        "tensor_fp16_accumulate",
+        "tensor_fp16_accumulate",
+        "lanes/sub-partition",
+        whole=False,
+        minimum=0.01,
+        needed=False,
     ),
     QuantityRule("registers", "per_sm", "registers_per_sm", "registers"),
     QuantityRule("registers", "per_cta", "registers_per_cta", "registers"),
@@ -141,6 +147,7 @@ QUANTITIES = (
     QuantityRule("dram", "sustained_mixed", "dram_sustained_mixed", "GB/s", whole=False),
     QuantityRule("dram", "channels", "dram_channels", "channels", needed=False),
     QuantityRule("dram", "row_interval", "dram_row_interval", "ns", whole=False, minimum=0.01, needed=False),
+    # at 2 the latency of a load would have no end while DRAM is busy
     QuantityRule(
         "dram",
         "wait_one_way",

@@ -134,7 +134,7 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "half"),
-    # clocks of a sub-partition for 16 x 8 x 16 halves, by the whitepapers: GeForce GPUs add single precision at half the rate
+    # clocks of a sub-partition for 16 x 8 x 16 halves, by the whitepapers: GeForce GPUs accumulate in FP32 at half the rate
     [
         ("rtx-2080-ti", 16),
         ("rtx-3090", 16),
@@ -158,7 +158,7 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
         ("QMMA.16832.F16.E4M3.E4M3", False, 1),
     ],
 )
-def test_products_with_short_sums_have_their_own_rate(
+def test_products_with_fp16_or_integer_accumulators_have_their_own_rate(
     name: str, half: int, text: str, wide: bool, times: float
 ) -> None:
     machine, numbers = described(name)

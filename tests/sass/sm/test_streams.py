@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,9 +153,9 @@ def test_the_typical_of_sampled_ctas_accesses_memory() -> None:
 def test_wide_loads_of_shared_memory_are_packed_on_every_machine(number: int, flags: int) -> None:
     code = decoded(["LDS.128 R4, [R2]", "STS.128 [R2], R4", "EXIT"])
     sites = tuple(SimpleNamespace(position=at, space="shared") for at in (0, 1))
-    tracer = SimpleNamespace(
+    tracer: Any = SimpleNamespace(
         graph=SimpleNamespace(listing=code), number=number, sites=sites, of_block={0: sites}
     )
-    named = named_of(tracer, [0, 0])  # type: ignore[arg-type]
+    named = named_of(tracer, [0, 0])
     assert named.sites[0, 3] == flags
     assert named.sites[1, 3] & 32

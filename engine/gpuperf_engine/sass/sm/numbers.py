@@ -61,7 +61,7 @@ class SmNumbers:
     ``partial_rate``: lines per clock of which stores can write sectors in part, and ``atomic_turns``: turns of atomics per clock in
     an aligned KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
-    memory; ``short_sums``: lanes of the tensor unit in products whose sums are integers or halves, 0 if as in others;
+    memory; ``tensor_fp16_accumulate``: lanes of the tensor unit in products with FP16 or integer accumulators, 0 if as in others;
     ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
     which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.
     """
@@ -98,7 +98,7 @@ class SmNumbers:
     atomic_turns: float = 0.0
     tensor_read: float = 0.0
     tensor_write: float = 0.0
-    short_sums: float = 0.0
+    tensor_fp16_accumulate: float = 0.0
     shared_unit: int = 0
     other_reads: float = 0.0
     slices: int = 1

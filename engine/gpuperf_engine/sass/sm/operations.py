@@ -222,8 +222,8 @@ class Operations:
         if item.base in _TENSOR:  # issued, but not executed, by the sub-partition
             return _PIPES.index("uniform"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
-        if _short(item):
-            lanes = numbers.short_sums or lanes
+        if _accumulates_in_fp16(item):
+            lanes = numbers.tensor_fp16_accumulate or lanes
         if self._common(item):
             lanes *= numbers.parts
         busy = max(1, round(32 / lanes))
@@ -241,9 +241,9 @@ class Operations:
         return index, NONE, busy
 
 
-def _short(item: Decoded) -> bool:
-    """Whether it is a product whose sums are integers or halves, which GeForce GPUs compute at another rate than those of single
-    precision."""
+def _accumulates_in_fp16(item: Decoded) -> bool:
+    """Whether it is a product with FP16 or integer accumulators, which GeForce GPUs execute at another rate than one with FP32
+    accumulators."""
     return item.base in ("IMMA", "BMMA") or (
         item.base in ("HMMA", "QMMA") and "F16" in item.opcode.split(".")
     )

@@ -19,7 +19,7 @@ from ...results import LINE_BYTES as _LINE
 from ...results import SECTOR_BYTES as _SECTOR
 from ..listing import Decoded
 from ..run.asynchronous import PARAMETERS
-from ..run.tracing import Trace, Tracer
+from ..run.trace_kernel import Trace, TraceKernel
 from ..run.writer import NotRun
 from .settings import SEEN_COPIES
 
@@ -155,7 +155,7 @@ class Copies:
 class Copying:
     """The copies of a launch, independent of the number of concurrent CTAs. ``words``: the records of the CTAs of one cluster."""
 
-    tracer: Tracer
+    tracer: TraceKernel
     record: LaunchRecord
     named: Named
     words: list[list[NDArray[np.uint32]]]

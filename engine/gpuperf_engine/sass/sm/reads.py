@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...results import LINE_BYTES
+from ..run.trace_kernel import TraceKernel
 from ..run.tracing import Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copies, ctas_of
@@ -82,7 +83,7 @@ def ctas_of_sms(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[n
 
 def _reads(
     traced: Traced,
-    tracer: Tracer,
+    tracer: TraceKernel,
     numbers: SmNumbers,
     memory: Memory,
     ctas: NDArray[np.int64],

@@ -15,7 +15,7 @@ from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..registers import WIDTHS
 from ..run.needed import LOADS, STORES
-from ..run.tracing import OFF, Tracer
+from ..run.trace_kernel import OFF, TraceKernel
 from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
@@ -197,7 +197,7 @@ class Classes:
         return table[x, y, z]
 
 
-def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
+def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
     """Traces a CTA in the middle of the grid, its neighbours and the CTAs at the edges; for clusters, all of their CTAs. If inner CTAs
     differ, or loaded values decide about control flow or addresses, samples CTAs of the whole grid. Raises ``NotRun``."""
     plan = record.plan
@@ -261,7 +261,7 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
 
 
 def _strata(
-    tracer: Tracer, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
+    tracer: TraceKernel, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
 ) -> Classes:
     """Samples CTAs of the whole grid, all CTAs of a sampled cluster. ``near``: the CTA in the middle and its neighbours, which show
     how addresses depend on the position."""
@@ -291,7 +291,7 @@ def _places(at: int, size: int) -> list[int]:
 
 
 def _groups(
-    tracer: Tracer,
+    tracer: TraceKernel,
     record: LaunchRecord,
     last: NDArray[np.uint32],
     middle: Place,
@@ -354,7 +354,7 @@ def _signed(there: NDArray[np.uint32], here: NDArray[np.uint32]) -> NDArray[np.i
 
 
 def _seen(
-    tracer: Tracer,
+    tracer: TraceKernel,
     record: LaunchRecord,
     middle: Place,
     straight: dict[int, tuple[int, ...]],
@@ -452,7 +452,7 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
     return tuple(found)
 
 
-def _atomics(tracer: Tracer, of_site: list[int]) -> tuple[tuple[int, int], ...]:
+def _atomics(tracer: TraceKernel, of_site: list[int]) -> tuple[tuple[int, int], ...]:
     """``Classes.atomics``."""
     items = tracer.graph.listing.instructions
     return tuple(
@@ -462,7 +462,7 @@ def _atomics(tracer: Tracer, of_site: list[int]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def named_of(tracer: Tracer, of_site: list[int]) -> Named:
+def named_of(tracer: TraceKernel, of_site: list[int]) -> Named:
     """The sites of a trace in the form in which streams encode them."""
     listing, packs = tracer.graph.listing.instructions, tracer.number < _AMPERE
     sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)

@@ -14,7 +14,7 @@ from . import spell
 from .module import Function, Module
 from .syntax import Instruction, Register, Variable
 
-__all__ = ["write", "write_function"]
+__all__ = ["Names", "alone", "write", "write_function"]
 
 
 def write(module: Module) -> str:
@@ -28,7 +28,7 @@ def write(module: Module) -> str:
     header += [f'.file {index} "{_escape(path)}"' for index, path in module.files.items()]
     header += [f"{_head(function)};" for function in bodies if not function.is_entry]
     header += [f".alias {name}, {function.name};" for name, function in module.aliases.items()]
-    names = _Names(module)
+    names = Names(module)
     for variable in module.variables.values():
         header.append(f"{spell.declare(variable, variable.name, names)};")
     defined = [text for text, function in zip(texts, bodies) if function.defined or function.is_entry]
@@ -43,7 +43,7 @@ def write_function(function: Function, debug: _DebugNames | None = None) -> str:
     if not function.defined:
         return "\n".join(lines) + ";\n"
     lines.append("{")
-    names = _Names(function.module, function)
+    names = Names(function.module, function)
     lines += names.declarations()
     ends: dict[int, list[str]] = {}
     for label, index in function.labels.items():
@@ -66,17 +66,17 @@ def write_function(function: Function, debug: _DebugNames | None = None) -> str:
 
 
 def _head(function: Function) -> str:
-    names = _Names(function.module)
+    names = Names(function.module)
 
     def params(variables: Iterable[Variable]) -> str:
-        return "(" + ", ".join(spell.declare(item, _alone(item.name), names) for item in variables) + ")"
+        return "(" + ", ".join(spell.declare(item, alone(item.name), names) for item in variables) + ")"
 
     linkage = f".{function.linkage} " if function.linkage else ""
     returns = f"{params(function.returns)} " if function.returns else ""
     return f"{linkage}{'.entry' if function.is_entry else '.func'} {returns}{function.name} {params(function.params)}"
 
 
-def _table(item: Instruction, names: _Names, number: int) -> list[str]:
+def _table(item: Instruction, names: Names, number: int) -> list[str]:
     """The list or prototype that an indirect branch or call refers to, printed before it."""
     if item.effect is INDIRECT_BRANCH:
         names.current = names.fresh(f"$targets{number}")
@@ -92,12 +92,12 @@ def _table(item: Instruction, names: _Names, number: int) -> list[str]:
     return [f"\t{names.current}: .calltargets {', '.join(function.name for function in call.candidates)};"]
 
 
-def _alone(name: str) -> str:
+def alone(name: str) -> str:
     """The name of a component of a vector as a separate register."""
     return name.replace(".", "$")
 
 
-class _Names:
+class Names:
     """Names as in the text, made unique across nested scopes."""
 
     def __init__(self, module: Module, function: Function | None = None) -> None:
@@ -112,11 +112,11 @@ class _Names:
         if function is None:
             return
         for variable in (*function.params, *function.returns):
-            self.variables[id(variable)] = _alone(variable.name)
-            self.used.add(_alone(variable.name))
+            self.variables[id(variable)] = alone(variable.name)
+            self.used.add(alone(variable.name))
         self.given = sum(variable.space == "reg" for variable in (*function.params, *function.returns))
         for register in function.registers:
-            name = _alone(register.name)
+            name = alone(register.name)
             self.registers.append(name if register.index < self.given else self.fresh(name))
         for variable in function.variables:
             self.variables[id(variable)] = self.fresh(variable.name)
@@ -136,6 +136,12 @@ class _Names:
     def declarations(self) -> list[str]:
         """Registers in their order, then variables."""
         assert self.own is not None
+        variables = (spell.declare(item, self.variables[id(item)], self) for item in self.own.variables)
+        return [*self.declared_registers(), *(f"\t{text};" for text in variables)]
+
+    def declared_registers(self) -> list[str]:
+        """The declarations of the registers, in their order."""
+        assert self.own is not None
         lines = []
         named = list(zip(self.own.registers, self.registers))[self.given :]
         for kind, group in groupby(named, key=lambda pair: pair[0].type.name):
@@ -145,10 +151,6 @@ class _Names:
                 lines.append(f"\t.reg .{kind} {stem}<{len(names)}>;")
             else:
                 lines.append(f"\t.reg .{kind} {', '.join(names)};")
-        lines += [
-            f"\t{spell.declare(variable, self.variables[id(variable)], self)};"
-            for variable in self.own.variables
-        ]
         return lines
 
     def register(self, register: Register) -> str:

@@ -1,0 +1,1 @@
+"""The simulation of one SM on pseudo machine instructions that are made from PTX, without an assembler."""

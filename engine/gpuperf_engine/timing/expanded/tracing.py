@@ -1,0 +1,494 @@
+"""The PTX of a kernel as its own trace kernel (``sass.run.trace_kernel``): it executes the instructions that decide about control flow
+and addresses, and records the blocks that warps execute and the addresses of their accesses.
+
+The blocks of the trace kernel are those of the program, in the same order, with labels of their own. Branches meet where those of the
+program do. Accesses whose values are not needed are recorded but not carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...errors import EngineError
+from ...flow.dependence import Access, Aliases, Dependence, objects
+from ...flow.operands import matched
+from ...flow.slicing import Slice, slice_program
+from ...flow.ssa import Merge, Node
+from ...isa.effects import (
+    ATOMIC,
+    BULK_COPY,
+    CLUSTER_BARRIER,
+    IMAGE_QUERY,
+    INDIRECT_BRANCH,
+    LOAD,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    MBARRIER,
+    MBARRIER_WAIT,
+    STACK,
+    STORE,
+    SURFACE,
+    TENSOR_MAP,
+    TENSOR_ORDER,
+    TEXTURE,
+    WARPGROUP,
+    WARPGROUP_COMMIT,
+    WARPGROUP_FENCE,
+    WARPGROUP_WAIT,
+    Effect,
+)
+from ...isa.spaces import WINDOWS
+from ...isa.types import scalar_type
+from ...profile.build import LaunchRecord
+from ...ptx import spell
+from ...ptx.module import Function
+from ...ptx.parse import parse
+from ...ptx.syntax import (
+    Address,
+    Instruction,
+    Operand,
+    Register,
+    SpecialRegister,
+    Sum,
+    Symbol,
+    Variable,
+    Vector,
+)
+from ...ptx.write import Names, alone
+from ...sass.ordering import aliases_of
+from ...sass.run.trace_kernel import OFF, OWN_BYTES, Site, TraceKernel, place_of, prologue, setup
+from ...sass.run.writer import NotRun
+from ...simt.launch import LaunchPlan
+from ...simt.program import EXIT, BasicBlock, Program, build_program
+from ...symbolic.slice_program import dependence_of
+from .code import Code, Recorded
+
+__all__ = ["ExpandedTracer"]
+
+#: The most instructions of a kernel.
+_MOST = 40_000
+#: The first version of PTX with ``activemask`` and ``bar.warp.sync``.
+_OLDEST = (6, 2)
+_MATRICES = frozenset((MATRIX, MATRIX_LOAD, MATRIX_STORE))
+#: Reasons for which kernels with instructions of these effects are not traced.
+_REFUSED: dict[Effect, str] = {
+    BULK_COPY: "it copies by TMA, which is simulated on machine code only",
+    TENSOR_MAP: "it changes tensor maps, which is simulated on machine code only",
+    MBARRIER: "it uses mbarriers, which are simulated on machine code only",
+    MBARRIER_WAIT: "it uses mbarriers, which are simulated on machine code only",
+    CLUSTER_BARRIER: "its CTAs form clusters, which are simulated on machine code only",
+    TEXTURE: "it reads textures or surfaces, which are simulated on machine code only",
+    SURFACE: "it reads textures or surfaces, which are simulated on machine code only",
+    IMAGE_QUERY: "it reads textures or surfaces, which are simulated on machine code only",
+    STACK: "it allocates local memory while it runs",
+} | dict.fromkeys(
+    (WARPGROUP, WARPGROUP_COMMIT, WARPGROUP_FENCE, WARPGROUP_WAIT),
+    "it multiplies matrices with warpgroups, which is simulated on machine code only",
+)
+
+
+class ExpandedTracer(TraceKernel):
+    """The trace kernel of PTX for architecture ``number``. Raises ``NotRun`` for kernels that cannot be traced.
+
+    ``aliases``: those of the launches that it traces (``sass.ordering.aliases_of``). Without them, stores to one array may change the
+    values of any other: if such values are needed, these stores and all that they depend on are carried out."""
+
+    def __init__(self, code: Code, number: int, aliases: Aliases | None = None) -> None:
+        program = code.program
+        _check(program)
+        dependence = dependence_of(program)
+        wanted = slice_program(dependence, "addresses", aliases, counted=False)
+        if any(item.system is not None and item.system.effect == "print" for item in wanted.complete):
+            raise NotRun("its control flow or addresses depend on results of printf")
+        if _atomics_decide(dependence, wanted):  # CTAs that are not traced take part in them
+            raise NotRun("its control flow or addresses depend on results of its atomics")
+        spaces = _spaces(dependence, wanted)
+        self.aliases = aliases
+        self.graph, self.number = code.graph, number
+        self.sites = [Site(item.position, item.operand, item.space) for item in code.sites]
+        self.of_block = code.of_block
+        self.reads_memory = bool(spaces & {"global", "const"})
+        self.reads_shared = "shared" in spaces
+        self.passes_on = False
+        self.parameter_at = _no_parameter
+        #: Module variables whose addresses are parameters of the trace kernel.
+        self.variables = [
+            item
+            for item in program.symbols
+            if isinstance(item, Variable) and item.space in ("global", "const")
+        ]
+        written = _Tracing(code, wanted, self.variables, self.reads_shared)
+        try:
+            self.kernel = parse(written.text(), path="trace of PTX")[written.name]
+            meets = written.meeting(self.kernel)
+            self.kernel.memo["program"] = build_program(self.kernel, meets, outlined=True)
+        except EngineError as error:
+            raise NotRun(f"its PTX cannot be traced: {error.message}") from None
+
+    def shared_bytes(self, plan: LaunchPlan) -> int:
+        return plan.dynamic_shared
+
+    def buffer(self, record: LaunchRecord) -> bytes:
+        """The parameters of the launch, then the addresses of module variables."""
+        plan, program = record.plan, record.program
+        if plan.cluster_ctas > 1:
+            raise NotRun(_REFUSED[CLUSTER_BARRIER])
+        if self.aliases is not None and self.aliases != aliases_of(record):
+            raise ValueError("other pointers of this launch point into the same array")
+        size = self.kernel.param_bytes - OWN_BYTES - 8 * len(self.variables)
+        addresses = b"".join(
+            (int(plan.symbols[program.symbol_of[item]]) - _start(item)).to_bytes(8, "little")
+            for item in self.variables
+        )
+        return plan.parameters.ljust(size, b"\0") + addresses
+
+
+def _no_parameter(offset: int) -> int:
+    """The trace has no bank 0."""
+    return -1
+
+
+def _start(variable: Variable) -> int:
+    """The generic address at which the state space of a variable starts."""
+    return WINDOWS[variable.space][0]
+
+
+def _check(program: Program) -> None:
+    """Raises ``NotRun`` for programs that are not traced."""
+    kernel = program.kernel
+    if len(program.functions) > 1:
+        raise NotRun("it calls functions, which are simulated on machine code only")
+    if program.system_effects - {"print", "assert"}:
+        raise NotRun("it allocates memory while it runs")
+    if program.grid_workspace is not None:
+        raise NotRun("it synchronises the grid")
+    if program.cancels:
+        raise NotRun("its CTAs cancel the launch of others")
+    if kernel.module.address_size != 64:
+        raise NotRun("its addresses have 32 bits")
+    if max(kernel.cluster or (1,)) > 1:
+        raise NotRun(_REFUSED[CLUSTER_BARRIER])
+    if program.static_instructions > _MOST:
+        raise NotRun("too much code")
+    for item in _instructions(program):
+        if item.effect.tensor or item.effect is TENSOR_ORDER:
+            raise NotRun("it uses tensor memory, which is simulated on machine code only")
+        if item.effect in _REFUSED:
+            raise NotRun(_REFUSED[item.effect])
+        if item.opcode.startswith(("wmma.load", "wmma.store")):
+            raise NotRun("it moves fragments of wmma, which is simulated on machine code only")
+        if item.effect is INDIRECT_BRANCH and item.guard is not None:
+            raise NotRun("a guarded brx.idx")
+
+
+def _instructions(program: Program) -> Iterator[Instruction]:
+    return (item for block in program.blocks for item in block.instructions)
+
+
+def _spaces(dependence: Dependence, wanted: Slice) -> set[str]:
+    """The state spaces that complete instructions of the slice access."""
+    spaces: set[str] = set()
+    for item in wanted.complete:
+        for access in (*dependence.reads_memory(item), *dependence.writes_memory(item)):
+            spaces |= _reached(access)
+        if item.effect is LOAD and item.form.space == "const":
+            spaces.add("const")
+    return spaces
+
+
+def _reached(access: Access) -> frozenset[str]:
+    found = objects(access, None)
+    return access.spaces if found is None else frozenset(space for space, _ in found)
+
+
+def _atomics_decide(dependence: Dependence, wanted: Slice) -> bool:
+    """Whether the slice contains results of atomics of global memory."""
+    atomics = {
+        item
+        for item in wanted.complete
+        if item.effect is ATOMIC
+        and any("global" in _reached(access) for access in dependence.reads_memory(item))
+    }
+    return bool(atomics) and not atomics.isdisjoint(_values(dependence, wanted))
+
+
+def _values(dependence: Dependence, wanted: Slice) -> Iterator[Node]:
+    """The nodes whose results the slice uses."""
+    left: list[Node] = list(dependence.guards.values())
+    for item in wanted.complete:
+        left += dependence.sources(item)
+    for item in wanted.instructions - wanted.complete:
+        registers = [operand.base for operand in item.operands if isinstance(operand, Address)]
+        guard = [] if item.guard is None else [item.guard.register]
+        left += dependence.origins_of(
+            item, [*(base for base in registers if isinstance(base, Register)), *guard]
+        )
+    seen: set[Node] = set()
+    while left:
+        node = left.pop()
+        if node not in seen:
+            seen.add(node)
+            yield node
+            if isinstance(node, Merge):
+                left += node.sources
+
+
+class _Tracing:
+    """Writes the trace kernel. Its own registers begin with ``%T``; those of the kernel that do so too get other names. ``whole``:
+    whether warps wait at barriers although a part of their records is wanted, as values that they pass in shared memory are needed."""
+
+    def __init__(self, code: Code, wanted: Slice, variables: list[Variable], whole: bool) -> None:
+        self.code, self.program, self.wanted, self.whole = code, code.program, wanted, whole
+        self.source: Function = code.program.kernel
+        self.names = names = Names(self.source.module, self.source)
+        names.registers[:] = [
+            names.fresh("%other") if name.startswith("%T") else name for name in names.registers
+        ]
+        self.name = names.fresh("trace")
+        self.labels = [names.fresh(f"block{block.index}") for block in self.program.blocks]
+        self.variables = variables
+        self.lines: list[str] = []
+        #: The positions in ``lines`` of branches, with the block at which their lanes meet.
+        self.branches: list[tuple[int, int]] = []
+        #: The registers that hold the addresses of module variables, and the position of the CTA in the grid and its size.
+        self.registers = {item: self.register(f"address{n}", "u64") for n, item in enumerate(variables)}
+        self.special: dict[str, Register] = {}
+        for axis in "xyz":
+            place, size = self.register(axis, "u32"), self.register(axis.upper(), "u32")
+            for name in ("ctaid", "clusterid"):
+                self.special[f"{name}.{axis}"], self.special[f"n{name}.{axis}"] = place, size
+
+    def register(self, name: str, kind: str) -> Register:
+        """A register of the trace."""
+        made = Register(name, scalar_type(kind), len(self.names.registers), self.source.span)
+        self.names.registers.append(f"%T{name}")
+        return made
+
+    def line(self, text: str) -> None:
+        """Adds a statement."""
+        self.lines.append(f"{text};")
+
+    # -- the text ------------------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        module, names = self.source.module, self.names
+        own, addresses = names.fresh("own"), [names.fresh(f"at{n}") for n in range(len(self.variables))]
+        parameters = [spell.declare(item, alone(item.name), names) for item in self.source.params]
+        parameters += [f".param .u64 {name}" for name in addresses]
+        parameters.append(f".param .align 8 .b8 {own}[{OWN_BYTES}]")
+        self.lines = [
+            f".version {'.'.join(map(str, max(module.version, _OLDEST)))}",
+            f".target {', '.join([module.target, *module.target_options])}",
+            ".address_size 64",
+            *(
+                f"{spell.declare(item, item.name, names)};"
+                for item in module.variables.values()
+                if item.space == "shared"
+            ),
+            f".visible .entry {self.name}({', '.join(parameters)})",
+            "{",
+            *names.declared_registers(),
+            *(
+                f"{spell.declare(item, names.variable(item), names)};"
+                for item in self.source.variables
+                if item.space in ("shared", "local")
+            ),
+        ]
+        self.line(".reg .b32 %Tword, %Theld, %Thigh")
+        self.line(".reg .b64 %Taddress")
+        for number, name in enumerate(addresses):
+            self.line(f".reg .u64 %Taddress{number}")
+            self.line(f"ld.param.u64 %Taddress{number}, [{name}]")
+        for statement in setup(own, 0, len(self.code.sites)):
+            self.line(statement.rstrip(";"))
+        # Variables are laid out in the order of their first use.
+        for variable in (*self.program.shared, *self.program.dynamic_shared, *self.program.local):
+            self.line(f"mov.u64 %Taddress, {names.variable(variable)}")
+        for block in self.program.blocks:
+            self.block(block)
+        return "\n".join([*self.lines, "}", ""])
+
+    def meeting(self, kernel: Function) -> dict[Instruction, int]:
+        """Reconvergence points for ``build_program``; ``kernel``: the parsed text."""
+        at = {item.span.line: item for item in kernel.instructions}
+        return {
+            at[position + 1]: -1 if block == EXIT else kernel.labels[self.labels[block]]
+            for position, block in self.branches
+        }
+
+    def block(self, block: BasicBlock) -> None:
+        self.lines.append(f"{self.labels[block.index]}:")
+        before = len(self.lines)
+        items = list(block.instructions)
+        first = items.pop(0) if block.synchronises and self.runs(items[0]) else None
+        of_block = self.code.of_block.get(block.index, [])
+        sites = [(number, self.code.sites[site], site) for number, site in enumerate(of_block)]
+        held = {}
+        if first is not None:
+            # Lanes wait for one another here, so that the block begins behind it; it may overwrite its address.
+            for number, site, _ in sites:
+                if site.instruction is first:
+                    held[number] = self.kept(site, number)
+            self.carry_out(first, block)
+        if self.code.graph.blocks[block.index].start < self.code.graph.blocks[block.index].end:
+            for statement in prologue(block.index, len(of_block), False):
+                self.line(statement)
+        for number, site, index in sites:
+            if site.instruction is None or site.instruction is first:
+                self.record(site, index, number, block, held.get(number))
+        for item in items:
+            for number, site, index in sites:
+                if site.instruction is item:
+                    self.record(site, index, number, block)
+            if self.runs(item):
+                self.carry_out(item, block)
+        self.transfer(block)
+        if len(self.lines) == before:
+            self.line("mov.u32 %Tm, 0")
+
+    def runs(self, item: Instruction) -> bool:
+        """Whether the slice carries out an instruction that is no jump."""
+        if item.effect.is_barrier:
+            return True
+        if item.effect.ends_block or item.system is not None:
+            return False
+        if item in self.wanted.complete:
+            # Parameters of system calls, which are left out.
+            called = item.effect in (LOAD, STORE) and item.form.space == "param"
+            return not (called and self.of_call(item))
+        return item in self.wanted.instructions and (not item.effect.site or item.effect in _MATRICES)
+
+    def of_call(self, item: Instruction) -> bool:
+        bases = (operand.base for operand in item.operands if isinstance(operand, Address))
+        return any(isinstance(base, Variable) and base not in self.source.params for base in bases)
+
+    def carry_out(self, item: Instruction, block: BasicBlock) -> None:
+        if item not in self.wanted.complete and item.effect in _MATRICES:
+            self.line("bar.warp.sync 0xFFFFFFFF")
+            return
+        guard = None if block.guard_applied else item.guard
+        own = replace(item, operands=tuple(map(self.own, item.operands)), guard=guard)
+        text = spell.instruction(own, self.names)
+        if item.effect.is_barrier and guard is None and item not in self.wanted.complete:
+            # If only a part of the records is wanted, warps do not wait for those that have ended early. If values in shared memory
+            # are needed, any warp may have stored them: all warps run and wait at barriers of the whole CTA.
+            counted = any(slot.name == "b" for slot, _ in matched(item))
+            if counted or not self.whole:
+                text = f"@%Tall {text}"
+        self.lines.append(text)
+
+    def own(self, operand: Operand) -> Operand:
+        """An operand with the registers of the trace in place of module variables and of the position of the CTA."""
+        if isinstance(operand, SpecialRegister):
+            return self.special.get(operand.name, operand)
+        if isinstance(operand, Vector):
+            return replace(operand, elements=tuple(map(self.own, operand.elements)))
+        if isinstance(operand, Symbol) and isinstance(operand.target, Variable):
+            register = self.registers.get(operand.target)
+            if register is not None:
+                return Sum(register, operand.offset, operand.span) if operand.offset else register
+        if isinstance(operand, Address) and isinstance(operand.base, Variable):
+            return replace(operand, base=self.registers.get(operand.base, operand.base))
+        if isinstance(operand, Variable):
+            return self.registers.get(operand, operand)
+        return operand
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def kept(self, site: Recorded, number: int) -> str:
+        """A register of its own with the address of a site."""
+        self.address(site)
+        name = f"%Taddress_{number}_{len(self.lines)}"
+        self.line(f".reg .b64 {name}")
+        self.line(f"mov.b64 {name}, %Taddress")
+        return name
+
+    def address(self, site: Recorded) -> None:
+        """Sets ``%Taddress`` to the address of a site, within its state space if this is shared or local."""
+        assert site.instruction is not None
+        found = [(slot, item) for slot, item in matched(site.instruction) if isinstance(item, Address)]
+        slot, operand = found[site.operand]
+        address = self.own(operand)
+        assert isinstance(address, Address)
+        if isinstance(address.base, Register):
+            name, wide = self.names.register(address.base), address.base.type.bytes == 8
+            self.line(f"{'mov.b64' if wide else 'cvt.u64.u32'} %Taddress, {name}")
+        elif address.base is not None:
+            self.line(f"mov.u64 %Taddress, {self.names.variable(address.base)}")
+        else:
+            self.line("mov.u64 %Taddress, 0")
+        if address.offset:
+            self.line(f"add.s64 %Taddress, %Taddress, {address.offset}")
+        space = str(slot.space or site.instruction.form.space or "generic").split("::")[0]
+        if space == "generic" and site.space in ("shared", "local"):
+            self.line(f"cvta.to.{site.space}.u64 %Taddress, %Taddress")
+
+    def record(
+        self, site: Recorded, index: int, number: int, block: BasicBlock, held: str | None = None
+    ) -> None:
+        """Records one access: ``index`` of the site, ``number`` in its block; ``held``: a register with its address."""
+        guard = ""
+        if site.instruction is None:
+            self.line(f"mov.u32 %Tword, {site.word}")
+        else:
+            given = site.instruction.guard
+            if given is not None and not block.guard_applied:
+                guard = f"@{'!' if given.negated else ''}{self.names.register(given.register)} "
+            if held is None:
+                self.address(site)
+                held = "%Taddress"
+            if site.space == "window":
+                self.line(f"mov.b64 {{%Thigh, %Tword}}, {held}")
+            else:
+                self.line(f"shr.u64 %Taddress, {held}, 2")
+                self.line("cvt.u32.u64 %Tword, %Taddress")
+        self.line(f"mov.u32 %Theld, {OFF}")
+        self.line(f"{guard}mov.u32 %Theld, %Tword")
+        self.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], %Theld")
+        if site.space in ("global", "generic"):
+            self.line(f"{guard}st.global.u32 [%Tlast+{4 * index}], %Tword")
+
+    # -- control flow --------------------------------------------------------------------------------------------------
+
+    def transfer(self, block: BasicBlock) -> None:
+        """The end of a block."""
+        if block.kind == "return":
+            self.line("ret")
+        elif block.kind == "exit":
+            self.line("exit")
+        elif block.kind == "indirect":
+            self.indirect(block)
+        elif block.kind != "branch":
+            self.go(block, block.successors[0])
+        elif block.counted:
+            guard = self.guard(block)
+            if block.leaves:
+                self.branch(block, f"{guard} {'ret' if block.leaves == 'return' else 'exit'}")
+            else:
+                self.branch(block, f"{guard} bra {self.labels[block.successors[0]]}")
+            self.go(block, block.successors[1])
+        else:  # The block of a guarded barrier or exchange follows.
+            self.branch(block, f"{self.guard(block, negated=True)} bra {self.labels[block.successors[1]]}")
+            self.go(block, block.successors[0])
+
+    def guard(self, block: BasicBlock, negated: bool = False) -> str:
+        assert block.guard is not None
+        sign = "!" if block.guard.negated != negated else ""
+        return f"@{sign}{self.names.register(block.guard.register)}"
+
+    def branch(self, block: BasicBlock, text: str) -> None:
+        self.branches.append((len(self.lines), block.reconvergence))
+        self.line(text)
+
+    def go(self, block: BasicBlock, target: int) -> None:
+        if target != block.index + 1:
+            self.line(f"bra.uni {self.labels[target]}")
+
+    def indirect(self, block: BasicBlock) -> None:
+        item = block.instructions[-1]
+        table = self.names.fresh(f"targets{block.index}")
+        targets = ", ".join(self.labels[target] for target in block.successors)
+        self.lines.append(f"{table}: .branchtargets {targets};")
+        self.branch(block, f"brx.idx {spell.operand(item.operands[0], self.names)}, {table}")

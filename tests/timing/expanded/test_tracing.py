@@ -20,6 +20,7 @@ from gpuperf_engine.sass.sm.streams import classes_of
 from gpuperf_engine.simt.counters import SITE_COLUMNS
 from gpuperf_engine.timing.expanded.tracing import ExpandedTracer
 from tests.engine.running import GLOBAL_THREAD, Engine, module
+from tests.files.reader import PtxTest, every_file
 
 from .listing import code_of
 
@@ -40,6 +41,15 @@ REFUSED = {
 KERNELS = list(
     {case.name.partition("-")[0]: case for case in SMALL if case.ptx.parent.name == "kernels"}.values()
 )
+
+#: Small kernels about control flow, barriers, exchanges and memory.
+FILES = [
+    test
+    for test in every_file()
+    if test.name.split("/")[0] in ("barriers", "control_flow", "memory", "warp_sync")
+    and not test.errors
+    and "call" not in test.text
+]
 
 Record = tuple[int, int, NDArray[np.uint32]]
 
@@ -104,6 +114,16 @@ def test_blocks_and_lanes_are_those_of_the_launch(case: Case) -> None:
         else:
             with pytest.raises(NotRun, match=reason):
                 traced(record)
+
+
+@pytest.mark.parametrize("test", FILES, ids=lambda test: test.name)
+def test_lanes_meet_where_those_of_the_launch_do(test: PtxTest) -> None:
+    device = ge.Device(("memory", "inputs"), memory_bytes=1 << 24)
+    args = [device.array(item) if np.ndim(item) else item for item in test.arguments()]
+    kernel = ge.parse(test.text, path=f"{test.name}.ptx")[test.entry]
+    shape = test.shape
+    profile = device.launch(kernel, shape["grid"], shape["block"], args, shared_bytes=shape["shared"])
+    check_counts(profile.records[0])
 
 
 def run(

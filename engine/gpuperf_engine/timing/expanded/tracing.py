@@ -296,7 +296,7 @@ class _Tracing:
                 if item.space in ("shared", "local")
             ),
         ]
-        self.line(".reg .b32 %Tword, %Theld, %Thigh")
+        self.line(".reg .b32 %Tword, %Theld, %Tlow")
         self.line(".reg .b64 %Taddress")
         for number, name in enumerate(addresses):
             self.line(f".reg .u64 %Taddress{number}")
@@ -308,7 +308,9 @@ class _Tracing:
             self.line(f"mov.u64 %Taddress, {names.variable(variable)}")
         for block in self.program.blocks:
             self.block(block)
-        return "\n".join([*self.lines, "}", ""])
+        # Compiled code is stored under the text, and depends on where branches meet.
+        meets = [f"// {position}:{block}" for position, block in self.branches]
+        return "\n".join([*self.lines, "}", *meets, ""])
 
     def meeting(self, kernel: Function) -> dict[Instruction, int]:
         """Reconvergence points for ``build_program``; ``kernel``: the parsed text."""
@@ -325,6 +327,9 @@ class _Tracing:
         first = items.pop(0) if block.synchronises and self.runs(items[0]) else None
         of_block = self.code.of_block.get(block.index, [])
         sites = [(number, self.code.sites[site], site) for number, site in enumerate(of_block)]
+        assert all(
+            site.instruction is None or site.instruction in block.instructions for _, site, _ in sites
+        ), "a site belongs to the block of its instruction"
         held = {}
         if first is not None:
             # Lanes wait for one another here, so that the block begins behind it; it may overwrite its address.
@@ -440,7 +445,7 @@ class _Tracing:
                 self.address(site)
                 held = "%Taddress"
             if site.space == "window":
-                self.line(f"mov.b64 {{%Thigh, %Tword}}, {held}")
+                self.line(f"mov.b64 {{%Tlow, %Tword}}, {held}")
             else:
                 self.line(f"shr.u64 %Taddress, {held}, 2")
                 self.line("cvt.u32.u64 %Tword, %Taddress")

@@ -22,7 +22,7 @@ def test_each_common_number_has_a_source_and_is_used() -> None:
             assert common(name) == entry["value"]
             assert entry["unit"] and entry["source"] and (entry["source"] != "assumed" or entry["note"])
             assert f'common("{name}")' in code, name
-    assert not {"common", "expansion"} & set(machine_ids())
+    assert not {"common", "expansion", "products"} & set(machine_ids())
 
 
 def test_an_unknown_common_number_is_an_error() -> None:

@@ -172,11 +172,6 @@ def test_peak_rates_of_b200_are_an_eighth_of_the_boards() -> None:
     [
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 2 * 16 * 8 * 16, 209.5),
         ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32", 2 * 16 * 8 * 32, 419),
-        (
-            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0",
-            2 * 16 * 8 * 64,
-            1676,
-        ),
     ],
 )
 def test_peak_rates_of_products_on_an_rtx_5090(opcode: str, operations: int, teraflops: float) -> None:
@@ -211,6 +206,16 @@ def test_peak_rates_of_integers(identifier: str, teraops: float) -> None:
     machine = load_machine(identifier)
     per_second = machine.sm_count * machine.clock_mhz * 1e6
     assert peak_rate("tensor_int8", machine) * per_second == pytest.approx(teraops * 1e12, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "teraflops"), [("rtx-5080", 900.4), ("rtx-5090", 1676), ("rtx-pro-6000-blackwell", 2000)]
+)
+def test_peak_rates_of_packed_4_bit_numbers(identifier: str, teraflops: float) -> None:
+    """Dense; of the RTX PRO 6000 half of the 4000 TOP/s with a sparse factor that its data sheet states."""
+    machine = load_machine(identifier)
+    per_second = machine.sm_count * machine.clock_mhz * 1e6
+    assert peak_rate("tensor_fp4", machine) * per_second == pytest.approx(teraflops * 1e12, rel=0.02)
 
 
 @pytest.mark.parametrize(("identifier", "runs"), [("p100", "60"), ("gtx-1050", "61"), ("b200", "100a")])

@@ -43,3 +43,36 @@ def test_so_are_those_in_uniform_registers() -> None:
     first = narrow.writes[0]
     assert {first, first + 1} <= set(wide.writes)
     assert {first, first + 1} <= set(wide.reads)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "writes"),
+    # of a, b and c, and of the result (PTX manual, fragments of mma)
+    [
+        ("HMMA.16816.F32 R40, R8, R16, R24", (4, 2, 4), 4),
+        ("HMMA.16816.F16 R40, R8, R16, R24", (4, 2, 2), 2),
+        ("HMMA.1688.F32.TF32 R40, R8, R16, R24", (4, 2, 4), 4),
+        ("HMMA.1684.F32.TF32 R40, R8, R16, R24", (2, 1, 4), 4),
+        ("HMMA.SP.16832.F32 R40, R8, R16, R24, R32, 0x0", (4, 4, 4), 4),
+        ("HMMA.884.F32.F16.STEP2 R40, R8.COL, R16.COL, R24", (2, 2, 2), 2),
+        ("IMMA.8816.S8.S8 R40, R8.ROW, R16.COL, R24", (1, 1, 2), 2),
+        ("IMMA.16832.S8.U8 R40, R8.ROW, R16.COL, R24", (4, 2, 4), 4),
+        ("IMMA.16832.S4.S4 R40, R8.ROW, R16.COL, R24", (2, 1, 4), 4),
+        ("IMMA.SP.168128.U4.S4.SAT R40, R8.ROW, R16.COL, R24, R32, 0x0", (4, 4, 4), 4),
+        ("BMMA.168256.XOR.POPC R40, R8.ROW, R16.COL, R24", (4, 2, 4), 4),
+        ("QMMA.16832.F16.E4M3.E5M2 R40, R8, R16, R24", (4, 2, 2), 2),
+        ("OMMA.SF.16864.F32.E2M1.E2M1.E8 R40, R8, R16, R24, R32, R33, UR4", (4, 2, 4), 4),
+        ("DMMA.884 R40, R8, R16, R24", (2, 2, 4), 4),
+        ("DMMA.16x8x8 R40, R8, R16, R24", (8, 4, 8), 8),
+    ],
+)
+def test_products_use_the_registers_of_their_fragments(
+    text: str, counts: tuple[int, int, int], writes: int
+) -> None:
+    read, written = of(text)
+    assert {number for number in read if number < 32} == {
+        number
+        for first, count in zip((8, 16, 24), counts, strict=True)
+        for number in range(first, first + count)
+    }
+    assert written == set(range(40, 40 + writes))

@@ -9,7 +9,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine, load_machine
-from gpuperf_engine.machines.rates import UNIT_OF, peak_rate
+from gpuperf_engine.machines.rates import peak_rate, unit_of
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.roofline import roofline
 
@@ -68,6 +68,9 @@ def test_a_kernel_without_floating_point(toy: Machine) -> None:
         ("a100-sxm-80gb", "tensor_int4", 1248), ("a100-sxm-80gb", "tensor_fp64", 19.5),
         ("a100-sxm-80gb", "dp", 9.7), ("a100-sxm-80gb", "sp", 19.5), ("t4", "sp", 8.1), ("t4", "tensor_fp16", 65),
         ("a100-sxm-80gb", "hp", 78), ("a100-sxm-80gb", "tensor_int1", 4992),
+        # from 8.6 on no faster than other units: 1/64 of single precision (whitepapers of GA102 and Ada)
+        ("h100-sxm", "tensor_fp64", 66.9), ("a30", "tensor_fp64", 10.3), ("a40", "tensor_fp64", 37.4 / 64),
+        ("rtx-4090", "tensor_fp64", 82.6 / 64),
     ],
 )  # fmt: skip
 def test_peak_rates_are_those_of_the_data_sheets(machine: str, kind: str, teraflops: float) -> None:
@@ -76,5 +79,5 @@ def test_peak_rates_are_those_of_the_data_sheets(machine: str, kind: str, terafl
 
 
 def test_a_unit_that_a_machine_lacks() -> None:
-    assert UNIT_OF["tensor_fp16"] == "tensor"
+    assert unit_of("tensor_fp16", (6, 0)) == "tensor"
     assert peak_rate("tensor_fp16", load_machine("p100")) == 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from ..machines.products import FACTORS, product_of
 from .fragments import LANES
 
 __all__ = ["TENSOR", "matrix_work"]
@@ -26,10 +26,6 @@ TENSOR = {
     "u4": "tensor_int4",
     "b1": "tensor_int1",
 }
-_WIDEST = tuple(TENSOR)
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
-_OTHERS = ("f32", "s32")
-_WARPGROUP = 4 * LANES
 
 
 @lru_cache(maxsize=1024)
@@ -39,18 +35,8 @@ def matrix_work(opcode: str) -> tuple[str, int] | None:
     A multiply-add counts as two operations. With a sparse matrix A, only its stored elements count. The operations of a warp (of
     ``wgmma``: a warpgroup) are divided evenly among its threads.
     """
-    name, *words = opcode.split(".")
-    if name not in ("mma", "wmma", "wgmma"):
+    product = product_of(opcode)
+    if product is None:
         return None
-    shape = next((match for match in map(_SHAPE.fullmatch, words) if match), None)
-    if shape is None or words[0] in ("load", "store"):
-        return None
-    types = [word for word in words if word in TENSOR or word in _OTHERS]
-    factors = ["f16"] if name == "wmma" and len(types) == 2 else types[1:3]
-    m, n, k = map(int, shape.groups())
-    if shape[0] == "m8n8k4" and name == "mma" and "f16" in factors:
-        m *= 4  # four independent products, one per quad pair
-    if words[0].startswith("sp") or "sp" in words:
-        k //= 2
-    threads = _WARPGROUP if name == "wgmma" else LANES
-    return TENSOR[min(factors, key=_WIDEST.index)], 2 * m * n * k // threads
+    name = TENSOR[min(product.types, key=FACTORS.index)]
+    return name, 2 * product.multiply_adds // (product.warps * LANES)

@@ -1,4 +1,5 @@
-"""The expansion of PTX instructions into machine instructions: ``machines/expansion.yaml``, read strictly."""
+"""The expansion of PTX instructions into machine instructions: ``machines/expansion.yaml``, read strictly; of matrix products
+``products``."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..errors import nearest
+from .products import cost_of, product_of
 from .schema import SCHEMA_VERSION, UNITS
 from .yaml_nodes import Entry, read_yaml
 
@@ -33,7 +35,13 @@ class _Rule:
 
 
 def expansion_of(opcode: str, capability: tuple[int, int]) -> Expansion | None:
-    """The expansion of an opcode as written, on a compute capability; ``None`` if it is one machine instruction."""
+    """The expansion of an opcode as written, on a compute capability; ``None`` if it is one machine instruction of the unit in its
+    row. Of a matrix product: instructions of the tensor unit as in ``products``, at least one."""
+    product = product_of(opcode)
+    if product is not None:
+        cost = cost_of(product, capability)
+        count = max(1, round(cost.instructions))
+        return Expansion({cost.unit: count}, {cost.unit: min(count, cost.chain)})
     return _lookup(opcode, f"{capability[0]}.{capability[1]}")
 
 

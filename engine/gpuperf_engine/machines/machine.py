@@ -70,7 +70,7 @@ class Machine:
     address_rate: float | None
     #: Registers that a sub-partition reads for queued instructions; ``None``: unknown.
     operand_rate: float | None
-    #: Lanes of the tensor unit in products with FP16 or integer accumulators; ``None``: as in other products.
+    #: Lanes of the tensor unit in products with FP16 or integer accumulators or of packed 4-bit numbers; ``None``: as in others.
     tensor_fp16_accumulate: float | None
     registers_per_sm: int
     registers_per_cta: int
@@ -182,7 +182,7 @@ def _candidates(search: Iterable[str | Path]) -> dict[str, Path]:
 
 
 #: Files in the folder that describe no machine.
-_OTHERS = frozenset(["common", "expansion"])
+_OTHERS = frozenset(["common", "expansion", "products"])
 
 
 def _described(folder: Path) -> dict[str, Path]:

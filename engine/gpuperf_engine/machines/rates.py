@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
-from .expansion import expansion_of
 from .machine import Machine
 from .occupancy import WARP_SIZE
+from .products import rate_of
 
-__all__ = ["UNIT_OF", "operations", "peak_rate"]
+__all__ = ["KINDS", "operations", "peak_rate", "unit_of"]
 
 _LANES = {"sp": ("fma", 2), "dp": ("fp64", 2), "hp": ("fp16", 4)}
 """Kind → unit, operations per lane. A multiply-add is two operations; a lane of half precision holds a pair."""
 
-_PRODUCTS = {
-    "tensor_fp64": "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
-    "tensor_tf32": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
-    "tensor_bf16": "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
-    "tensor_fp16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
-    "tensor_fp8": "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32",
-    "tensor_fp6": "mma.sync.aligned.m16n8k32.row.col.f32.e3m2.e3m2.f32",
-    "tensor_fp4": "mma.sync.aligned.m16n8k64.row.col.f32.e2m1.e2m1.f32",
-    "tensor_int8": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
-    "tensor_int4": "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
-    "tensor_int1": "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
+_FACTORS = {
+    "tensor_fp64": "f64",
+    "tensor_tf32": "tf32",
+    "tensor_bf16": "bf16",
+    "tensor_fp16": "f16",
+    "tensor_fp8": "e4m3",
+    "tensor_fp6": "e3m2",
+    "tensor_fp4": "e2m1",
+    "tensor_int8": "s8",
+    "tensor_int4": "s4",
+    "tensor_int1": "b1",
 }
-"""Kind → a matrix product, whose expansion in ``machines/expansion.yaml`` gives its number of tensor instructions."""
+"""Kind → type of the factors of a matrix product (``machines/products.yaml``)."""
 
-_INTEGERS = frozenset(["tensor_int8", "tensor_int4", "tensor_int1"])
+_PACKED = {"tensor_fp4": "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0"}
+"""Kind → an instruction that is faster than others with such factors."""
 
-UNIT_OF = {**{kind: unit for kind, (unit, _) in _LANES.items()}, **dict.fromkeys(_PRODUCTS, "tensor")}
-"""Kind → the unit that executes it."""
+_FULL = frozenset(["tensor_fp4", "tensor_int8", "tensor_int4", "tensor_int1"])
+"""Kinds with the rate of products with FP16 accumulators where FP32 accumulators halve that of others."""
+
+KINDS = (*_LANES, *_FACTORS)
+
+
+def unit_of(kind: str, capability: tuple[int, int]) -> str:
+    """The unit that executes operations of a kind, on a compute capability."""
+    return _LANES[kind][0] if kind in _LANES else _product(kind, capability)[0]
 
 
 @cache
@@ -39,16 +46,16 @@ def operations(kind: str, capability: tuple[int, int]) -> float:
     """Operations per warp instruction of the unit, on a compute capability."""
     if kind in _LANES:
         return float(_LANES[kind][1] * WARP_SIZE)
-    opcode = _PRODUCTS[kind]
-    shape = re.search(r"\.m(\d+)n(\d+)k(\d+)\.", opcode)
-    expansion = expansion_of(opcode, capability)
-    assert shape is not None and expansion is not None
-    return 2 * int(shape[1]) * int(shape[2]) * int(shape[3]) / expansion.units["tensor"]
+    return 2.0 * _product(kind, capability)[1]
+
+
+def _product(kind: str, capability: tuple[int, int]) -> tuple[str, int]:
+    return rate_of(_FACTORS[kind], capability, _PACKED.get(kind, ""))
 
 
 def peak_rate(kind: str, machine: Machine) -> float:
     """Operations per cycle of an SM; 0 if the machine lacks the unit."""
-    lanes = machine.lanes.get(UNIT_OF[kind], 0.0)
-    if kind in _INTEGERS:
+    lanes = machine.lanes.get(unit_of(kind, machine.compute_capability), 0.0)
+    if kind in _FULL:
         lanes = machine.tensor_fp16_accumulate or lanes
     return lanes * machine.sub_partitions / WARP_SIZE * operations(kind, machine.compute_capability)

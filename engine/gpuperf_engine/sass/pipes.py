@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .products import PRODUCTS, machine_cost
+
 __all__ = ["PIPES", "pipe_of"]
 
 _OPCODES = {
@@ -36,8 +38,11 @@ PIPES = (*_OPCODES, "other")
 
 def pipe_of(opcode: str, architecture: int) -> str:
     """The pipe of an opcode, with or without modifiers, on an architecture (``86``). Half precision has its own pipe up to 8.0, and
-    uses the single-precision pipe from 8.6 on."""
+    uses the single-precision pipe from 8.6 on. Products in double precision use the pipe of their units where no tensor core
+    executes them."""
     base = opcode.partition(".")[0]
+    if base in PRODUCTS and (cost := machine_cost(opcode, architecture)) is not None:
+        return cost.unit
     pipe = _PIPE_OF.get(base)
     if pipe is None:
         return "uniform" if base.startswith("U") else "other"

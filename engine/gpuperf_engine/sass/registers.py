@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .listing import NEVER, Decoded
+from .products import product_registers
 from .run.operands import Address, Constant, Operand, Predicate, Register, read_operand
 
 __all__ = [
@@ -59,11 +60,6 @@ _INTEGERS = frozenset(
     ["IADD", "IADD3", "UIADD3", "MOV", "UMOV", "SEL", "USEL", "ISETP", "UISETP", "IMNMX", "VIMNMX", "VIADD"]
 )
 _PAIR_TYPES = frozenset(("F64", "S64", "U64"))
-#: Registers of the operands a, b and c, and of the result, of a warp's matrix product, by shape and element width.
-_MATRICES = {
-    "HMMA.1688": (2, 1, 0), "HMMA.16816": (4, 2, 0), "HMMA.1684": (2, 1, 0), "IMMA.8816": (1, 1, 2), "IMMA.8832": (1, 1, 2),
-    "IMMA.16816": (2, 1, 4), "IMMA.16832": (4, 2, 4), "IMMA.16864": (4, 2, 4), "DMMA.884": (2, 2, 4), "DMMA.8x8x4": (2, 2, 4),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +227,6 @@ def _predicate(operand: Operand | None, into: list[int]) -> None:
         into.append(operand.number + (UNIFORM_PREDICATES if operand.uniform else PREDICATES))
 
 
-def _matrix(item: Decoded) -> tuple[int, int, int, int] | None:
-    words = item.opcode.split(".")
-    known = _MATRICES.get(".".join(words[:2]))
-    if known is None:
-        return None
-    a, b, c = known
-    result = c or (4 if "F32" in words else 2)
-    return a, b, c or result, result
-
-
 def _is_pair(words: list[str], base: str) -> bool:
     return base in _PAIRS or (base in _INTEGERS and not {"64", "S64", "U64"}.isdisjoint(words))
 
@@ -249,7 +235,7 @@ def _result_width(item: Decoded, place: int) -> int:
     words, base = item.opcode.split("."), item.base
     if base in _FETCHES:
         return _components(item) - 2 if place == 0 else min(2, _components(item))
-    if matrix := _matrix(item):
+    if matrix := product_registers(item.opcode):
         return matrix[3]
     if base == "LDTM":
         return fragment_of(item)
@@ -286,7 +272,7 @@ def _coordinates(item: Decoded) -> int:
 
 def _source_width(item: Decoded, slot: int) -> int:
     words, base = item.opcode.split("."), item.base
-    if matrix := _matrix(item):
+    if matrix := product_registers(item.opcode):
         return matrix[slot] if slot < 3 else 1
     if base == "STTM":
         return fragment_of(item)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ..errors import NotObserved
 from ..machines.machine import Machine
 from ..machines.occupancy import occupancy
-from ..machines.rates import UNIT_OF, peak_rate
+from ..machines.rates import KINDS, peak_rate, unit_of
 from ..results import Profile
 from .estimate import estimate
 from .launch.adapt import timing_input
@@ -66,7 +66,7 @@ def roofline(profile: Profile, machine: Machine, *, caches: str = "cold") -> Roo
     numbered = [(item, record.times) for item, record in zip(seen, profile.records, strict=True)]
     found = estimate(profile, machine, caches=caches)
     exec_us = found.time_us - found.launch_us
-    kinds = [kind for kind in UNIT_OF if profile.flops.get(kind) and peak_rate(kind, machine)]
+    kinds = [kind for kind in KINDS if profile.flops.get(kind) and peak_rate(kind, machine)]
     work = float(sum(profile.flops[kind] for kind in kinds)) or float(profile.warp_instructions)
     levels = {
         "DRAM": sum(item.dram_bytes * times for item, times in numbered),
@@ -110,7 +110,7 @@ def _ceilings(kinds: list[str], machine: Machine) -> tuple[Ceiling, ...]:
         Ceiling(
             kind,
             peak_rate(kind, machine) * of_machine,
-            machine.quantities[f"lanes.{UNIT_OF[kind]}"].source,
+            machine.quantities[f"lanes.{unit_of(kind, machine.compute_capability)}"].source,
         )
         for kind in kinds
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import Unsupported
 from ..machines.machine import Machine
-from ..machines.rates import UNIT_OF
+from ..machines.rates import unit_of
 from .problem import DTYPES, Problem, Tilings
 from .recurrence import Floats
 
@@ -135,7 +135,7 @@ def math_us_per_multiply_add(machine: Machine, dtype: str) -> Number:
             f"machine {machine.id!r} has no unit for products of {dtype}",
             hint=f"types: {', '.join(name for name, of in DTYPES.items() if of.multiply_adds(machine))}",
         )
-    path = f"lanes.{UNIT_OF[DTYPES[dtype].kind]}"
+    path = f"lanes.{unit_of(DTYPES[dtype].kind, machine.compute_capability)}"
     source = f"{path}: {_source(machine, path)}"
     return Number("multiply_add_us", machine.microseconds(1.0) / rate, "us/multiply-add", source)
 

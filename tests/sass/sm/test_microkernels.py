@@ -168,6 +168,84 @@ def test_products_with_fp16_or_integer_accumulators_have_their_own_rate(
     assert ended / 800 == pytest.approx(half * times * slower, rel=CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("text", "operations", "peak"),
+    # operations of a product (of a sparse A, those with its stored elements), dense TFLOP/s or TOP/s by the whitepaper
+    [
+        ("HMMA.16816.F32", 2 * 16 * 8 * 16, 312),
+        ("HMMA.1688.F32.BF16", 2 * 16 * 8 * 8, 312),
+        ("HMMA.16816.F16", 2 * 16 * 8 * 16, 312),
+        ("HMMA.SP.16832.F32", 2 * 16 * 8 * 16, 312),
+        ("HMMA.1684.F32.TF32", 2 * 16 * 8 * 4, 156),
+        ("HMMA.1688.F32.TF32", 2 * 16 * 8 * 8, 156),
+        ("HMMA.SP.16816.F32.TF32", 2 * 16 * 8 * 8, 156),
+        ("IMMA.8816.S8.S8", 2 * 8 * 8 * 16, 624),
+        ("IMMA.16816.U8.S8.SAT", 2 * 16 * 8 * 16, 624),
+        ("IMMA.16832.S8.S8", 2 * 16 * 8 * 32, 624),
+        ("IMMA.SP.16864.S8.S8", 2 * 16 * 8 * 32, 624),
+        ("IMMA.8832.S4.S4", 2 * 8 * 8 * 32, 1248),
+        ("IMMA.16832.S4.U4", 2 * 16 * 8 * 32, 1248),
+        ("IMMA.16864.U4.U4", 2 * 16 * 8 * 64, 1248),
+        ("IMMA.SP.168128.S4.S4", 2 * 16 * 8 * 64, 1248),
+        ("BMMA.88128.XOR.POPC", 2 * 8 * 8 * 128, 4992),
+        ("BMMA.168128.AND.POPC", 2 * 16 * 8 * 128, 4992),
+        ("BMMA.168256.XOR.POPC", 2 * 16 * 8 * 256, 4992),
+        ("DMMA.884", 2 * 8 * 8 * 4, 19.5),
+    ],
+)
+def test_products_reach_the_peak_rates_of_an_a100(text: str, operations: int, peak: float) -> None:
+    machine, numbers = described("a100-sxm-80gb")
+    code = [f"{text} R{8 + 4 * (n % 40)}, R200, R205, R{8 + 4 * (n % 40)}" for n in range(400)] + ["EXIT"]
+    ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
+    done = operations * 400 * 4 * numbers.parts * machine.sm_count
+    assert done / ended * machine.clock_mhz / 1e6 == pytest.approx(peak, rel=CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "clocks"),
+    # of a sub-partition; 256 multiply-adds in double precision by 16, 32 or 2 units of four sub-partitions
+    [
+        ("a100-sxm-80gb", "DMMA.884", 16),
+        ("h100-sxm", "DMMA.8x8x4", 8),
+        ("h100-sxm", "DMMA.16x8x16", 64),
+        ("b200", "DMMA.8x8x4", 16),
+        ("a40", "DMMA.884", 4 * 128),
+        ("rtx-4090", "DMMA.884.RZ", 4 * 128),
+        ("rtx-5090", "DMMA.8x8x4", 4 * 128),
+        # four products of 8 x 8 x 4 in two or four steps
+        ("t4", "HMMA.884.F16.F16.STEP0", 4),
+        ("rtx-2080-ti", "HMMA.884.F16.F16.STEP0", 4),
+        ("rtx-2080-ti", "HMMA.884.F32.F16.STEP0", 4),
+        ("t4", "IMMA.8816.S8.S8", 4),
+        ("t4", "IMMA.8832.S4.S4", 4),
+        ("t4", "BMMA.88128.XOR.POPC", 4),
+        ("rtx-5090", "QMMA.16832.F32.E2M1.E4M3", 32),
+        ("rtx-5090", "QMMA.SF.16832.F32.E4M3.E4M3.E8", 32),
+        ("rtx-5090", "QMMA.SP.16864.F16.E5M2.E5M2", 16),
+        ("rtx-5090", "OMMA.SF.16864.F32.E2M1.E2M1.E8", 16),
+        ("rtx-5090", "OMMA.SF.SP.168128.F32.E2M1.E2M1.UE4M3.4X", 16),
+        ("rtx-pro-6000-blackwell", "QMMA.16832.F32.E4M3.E4M3", 16),
+        ("rtx-pro-6000-blackwell", "OMMA.SF.16864.F32.E2M1.E2M1.E8", 16),
+        ("l20", "HMMA.1684.F32.TF32", 16),
+        ("l20", "HMMA.1688.F32.TF32", 32),
+        ("l40s", "QMMA.16816.F32.E4M3.E4M3", 8),
+    ],
+)
+def test_products_of_other_gpus(name: str, text: str, clocks: int) -> None:
+    _, numbers = described(name)
+    code = [f"{text} R{8 + 4 * (n % 40)}, R200, R205, R{8 + 4 * (n % 40)}" for n in range(200)] + ["EXIT"]
+    ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
+    assert ended / 800 == pytest.approx(clocks, rel=CLOSE)
+
+
+def test_a_chain_of_products_by_double_precision_units_waits_for_all_their_multiply_adds() -> None:
+    """Two units need 128 clocks for 256 multiply-adds; the last 32 of them are ready when those of a ``DFMA`` would be."""
+    machine, numbers = described("a40")
+    code = ["DMMA.884 R8, R2, R4, R8"] * 50 + ["EXIT"]
+    ended = run(code, [[]], numbers=numbers).ended - numbers.turnaround
+    assert ended / 50 == pytest.approx(128 - 16 + machine.latencies["fp64"], rel=CLOSE)
+
+
 @pytest.mark.parametrize("name", [name for name in machine_ids() if load_machine(name).lanes["fp64"] < 1])
 @pytest.mark.parametrize("warps", [1, 2, 3, 4, 6])
 def test_two_double_precision_units_serve_whichever_sub_partitions_want_them(name: str, warps: int) -> None:

@@ -61,7 +61,8 @@ class SmNumbers:
     ``partial_rate``: lines per clock of which stores can write sectors in part, and ``atomic_turns``: turns of atomics per clock in
     an aligned KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
-    memory; ``tensor_fp16_accumulate``: lanes of the tensor unit in products with FP16 or integer accumulators, 0 if as in others;
+    memory; ``tensor_fp16_accumulate``: lanes of the tensor unit in products with FP16 or integer accumulators or of packed 4-bit
+    numbers, 0 if as in others;
     ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
     which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.
     """

@@ -15,6 +15,7 @@ from ...machines.expansion import expansion_of
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
+from ..products import PRODUCTS, machine_cost
 from ..registers import COPIES, IMAGES, TENSOR_PRODUCTS, WIDTHS, Accesses, accesses_of, fragment_of
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
@@ -62,8 +63,6 @@ _COPIED = {
 }
 #: Units that queue instructions, whose registers are read when a bank is free.
 _QUEUED = frozenset(["lsu", "tma", "xu"])
-#: Half of the multiply-adds of an m16n8k8 product of half precision.
-_PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
 
 
 def unit_of(item: Decoded, architecture: int) -> str:
@@ -178,7 +177,7 @@ class Operations:
         kind, latency, argument = _kind(item, self.numbers)
         pipe, other, busy = self._pipe(item)
         halves[:4] = kind, pipe, other, busy
-        halves[Op.LATENCY // 2] = latency
+        halves[Op.LATENCY // 2] = latency + self._longer(item, busy)
         row[Op.COMMON], row[Op.YIELDS] = self._common(item), item.control.yields
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
@@ -212,6 +211,15 @@ class Operations:
         unit = unit_of(item, self.numbers.architecture)
         return unit not in ("lsu", "tma") and self.numbers.lanes.get(unit, 1.0) < 1.0
 
+    def _longer(self, item: Decoded, busy: int) -> int:
+        """Clocks by which the result of a product that other units than tensor cores execute is later than that of one of their
+        instructions: those between its first and its last multiply-adds."""
+        unit = unit_of(item, self.numbers.architecture)
+        if item.base not in PRODUCTS or unit == "tensor":
+            return 0
+        lanes = self.numbers.lanes.get(unit, self.numbers.lanes["alu"])
+        return max(0, busy - round(32 / (lanes * (self.numbers.parts if self._common(item) else 1))))
+
     def _pipe(self, item: Decoded) -> tuple[int, int, int]:
         """The two pipes that may execute the instruction, and the clocks for which it occupies one of them."""
         numbers, unit = self.numbers, unit_of(item, self.numbers.architecture)
@@ -222,7 +230,7 @@ class Operations:
         if item.base in _TENSOR:  # issued, but not executed, by the sub-partition
             return _PIPES.index("uniform"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
-        if _accumulates_in_fp16(item):
+        if _is_full_rate(item):
             lanes = numbers.tensor_fp16_accumulate or lanes
         if self._common(item):
             lanes *= numbers.parts
@@ -230,9 +238,8 @@ class Operations:
         if item.base in _WARPGROUP:
             # what one warp of four computes, in products of 16 x 8 x 32 bytes
             busy = max(1, round(shape_of(item)[1] / 8 * 2 * busy))
-        elif unit == "tensor":
-            words = item.opcode.split(".")
-            busy = max(1, round(busy * next((_PRODUCTS[word] for word in words if word in _PRODUCTS), 1)))
+        elif cost := machine_cost(item.opcode, numbers.architecture):
+            busy = max(1, round(32 / lanes * cost.instructions))
         pipe = numbers.pipes.get(unit, unit)
         index = _PIPES.index(pipe if pipe in _PIPES else "other")
         if unit == "fma" and lanes >= 32:
@@ -241,11 +248,12 @@ class Operations:
         return index, NONE, busy
 
 
-def _accumulates_in_fp16(item: Decoded) -> bool:
-    """Whether it is a product with FP16 or integer accumulators, which GeForce GPUs execute at another rate than one with FP32
-    accumulators."""
-    return item.base in ("IMMA", "BMMA") or (
-        item.base in ("HMMA", "QMMA") and "F16" in item.opcode.split(".")
+def _is_full_rate(item: Decoded) -> bool:
+    """Whether it is a product with FP16 or integer accumulators, or of packed 4-bit numbers, which GeForce GPUs execute at twice the
+    rate, for its types, of one with FP32 accumulators."""
+    words = item.opcode.split(".")
+    return item.base in ("IMMA", "BMMA", "OMMA") or (
+        item.base in ("HMMA", "QMMA") and "F16" in words and "F32" not in words
     )
 
 

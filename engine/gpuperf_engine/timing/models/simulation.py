@@ -26,7 +26,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 29
+REVISION = 30
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""

@@ -17,6 +17,7 @@ from .ir import abi, access_records, codes, copy_records, race_records, sm_recor
 from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access.functions import access_functions, access_group, access_names, is_access
+from .runtime.earliest import earliest_words
 from .runtime.functions import signatures
 from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.races.batches import batch_words
@@ -223,7 +224,8 @@ def object_text(name: str) -> str:
             + race_words(llvm.host().wide)
         )
     if name == "simulator":
-        return compile_python.translate(FILES[name], vars(sm_records), exported=SCRIPTS[name])
+        text = compile_python.translate(FILES[name], vars(sm_records), exported=SCRIPTS[name])
+        return text + earliest_words(llvm.host().wide)
     if name in SCRIPTS:
         groups = ("script", "races", *(("copies",) if name in ("tensors", "tensor_memory") else ()))
         called = [path for group in groups for path in FILES[group]]

@@ -8,18 +8,24 @@ from __future__ import annotations
 from .records import U8, U16, U32, U64, Array64, Pointer, Record
 
 __all__ = [
+    "ALIGNED",
     "AT_BIT",
     "CAUSE_BIT",
+    "EITHER",
     "END",
     "FRACTION",
     "GROUPS",
     "MOST_OF_ACCESS",
     "MOST_QUEUED",
     "MOST_WARPS",
+    "NEVER",
     "NONE",
+    "QUEUED",
+    "RANK_BIT",
     "REGISTERS",
     "SUB_CORES",
     "TAG_SETS",
+    "TOGETHER",
     "TRAIL",
     "WINDOW",
     "Block",
@@ -63,6 +69,16 @@ REGISTERS, MOST_WARPS = 528, 32
 CAUSE_BIT, AT_BIT = 20, 24
 #: number of issued instructions in the trail of a warp, and number of 64-clock words in the issue record of a sub-partition
 TRAIL, WINDOW = 64, 32
+#: bytes of a line of the host's cache, a multiple of which instructions and warps begin at
+ALIGNED = 64
+#: a time that no simulation reaches, and that leaves room for a cause in a signed number
+NEVER = 1 << 38
+#: the pipe that is free when one of the two for single precision is
+EITHER = 14
+#: the bit of ``Sm.NEEDS`` of an instruction that uses the memory queue, above the number of its pipe
+QUEUED = 16
+#: warps that are compared at once, and bits of the number of a warp in its sub-partition
+TOGETHER, RANK_BIT = 8, 12
 
 
 class Cause:
@@ -160,13 +176,13 @@ class Tensor:
 
 class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the register numbers at ``REGISTERS`` are read, and then written.
-    ``OTHER``: a second pipe that can execute it, or ``NONE``. ``PORTS``: how many registers it reads from the even bank (4 bits) and
-    from the odd one, ``REUSED`` if the previous instruction was of the same warp; ``WINDOW``: clocks in which these reads must end,
-    0 if it does not wait for them. ``COLLECT``: clocks in which the queue of its sub-partition reads its registers. ``PAUSE``:
-    clocks before the next instruction of the warp. ``ARGUMENT``: of a barrier or a wait; for an access, the words of a lane.
-    ``CHANGE``: bits of ``Change``. ``FETCH``: sectors, aligned, that L2 reads from DRAM if one of them is missing there.
-    ``PAST_L1``: 1 if it loads what L1 neither has nor keeps. ``COMMON``: 1 if all sub-partitions share its pipe, ``YIELDS`` if
-    another warp is preferred next.
+    ``OTHER``: a second pipe that can execute it, or ``NONE``; ``FREE``: the pipe that is free when one of them is. ``PORTS``: how many
+    registers it reads from the even bank (4 bits) and from the odd one, ``REUSED`` if the previous instruction was of the same warp;
+    ``WINDOW``: clocks in which these reads must end, 0 if it does not wait for them. ``COLLECT``: clocks in which the queue of its
+    sub-partition reads its registers. ``PAUSE``: clocks before the next instruction of the warp. ``ARGUMENT``: of a barrier or a
+    wait; for an access, the words of a lane. ``CHANGE``: bits of ``Change``. ``FETCH``: sectors, aligned, that L2 reads from DRAM if
+    one of them is missing there. ``PAST_L1``: 1 if it loads what L1 neither has nor keeps. ``COMMON``: 1 if all sub-partitions share
+    its pipe, ``YIELDS`` if another warp is preferred next.
     ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
     simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
     ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 of atomics, and
@@ -185,21 +201,23 @@ class Op(Record):
     REGISTERS = U64(16)
     ARGUMENT = U64(24)
     ISSUED = U64(32)
-    MOVED = U64(40)
-    STALLS: Pointer[Stall] = Pointer(48)
-    CHANGE = U16(56)
-    COMMON = U8(58)
-    YIELDS = U8(59)
-    LINE = U32(60)
-    LINES = U64(64)
-    LANES = U64(72)
-    AGAIN = U64(80)
-    TURNS = U64(88)
-    WINDOW = U32(96)
-    COLLECT = U32(100)
-    FETCH = U32(104)
-    PAST_L1 = U32(108)
-    BYTES = 112
+    STALLS: Pointer[Stall] = Pointer(40)
+    CHANGE = U16(48)
+    COMMON = U8(50)
+    YIELDS = U8(51)
+    LINE = U32(52)
+    WINDOW = U16(56)
+    COLLECT = U16(58)
+    FREE = U8(60)
+    # in another line of the host's cache, as only instructions that access memory use it
+    MOVED = U64(64)
+    LINES = U64(72)
+    LANES = U64(80)
+    AGAIN = U64(88)
+    TURNS = U64(96)
+    FETCH = U8(104)
+    PAST_L1 = U8(105)
+    BYTES = 128
 
 
 class Code(Record):
@@ -316,38 +334,40 @@ class Warp(Record):
     instructions that determine these times. ``READY``: by register number, when it is ready, with the position of the instruction
     that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS`` instructions: when each issued, and the position of
     the instruction that it waited for, or its own if it waited for no result. ``LINE``: its line of code. ``MULTIPLIED``: when its
-    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there."""
+    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there. ``TURN``: its
+    number in ``Sm.KEYS``."""
 
     STATE = U64(0)
     AT = U64(8)
     OP: Pointer[Op] = Pointer(16)
     ENDS = U64(24)
     PLACE = U64(32)
-    SLOT = U64(40)
-    AGE = U64(48)
-    SINCE = U64(56)
-    LINE = U64(64)
-    COMMITTED = U64(72)
-    GROUPS = Array64(80)
-    PRODUCTS = Array64(144)
-    PRODUCED = U64(208)
-    PARITY = U64(216)
-    TESTS = U64(224)
-    NUMBER = U64(232)
-    CLUSTER = U64(240)
-    WHY = U64(248)
-    HELD: Pointer[Op] = Pointer(256)
-    STEPS = U64(264)
-    COPIED_BY = U64(272)
-    GROUP_BY = Array64(280)
-    PRODUCT_BY = Array64(344)
-    ISSUES = Array64(408)
-    COPIED = U64(408 + 8 * TRAIL)
-    MULTIPLIED = U64(416 + 8 * TRAIL)
-    STORED = U64(424 + 8 * TRAIL)
-    WANTED = U64(432 + 8 * TRAIL)
-    READY = Array64(440 + 8 * TRAIL)
-    BYTES = 440 + 8 * TRAIL + 8 * REGISTERS
+    WHY = U64(40)
+    SINCE = U64(48)
+    STEPS = U64(56)
+    TURN = U64(64)
+    SLOT = U64(72)
+    AGE = U64(80)
+    LINE = U64(88)
+    HELD: Pointer[Op] = Pointer(96)
+    PARITY = U64(104)
+    TESTS = U64(112)
+    NUMBER = U64(120)
+    COMMITTED = U64(128)
+    GROUPS = Array64(136)
+    PRODUCTS = Array64(200)
+    PRODUCED = U64(264)
+    CLUSTER = U64(272)
+    COPIED_BY = U64(280)
+    GROUP_BY = Array64(288)
+    PRODUCT_BY = Array64(352)
+    COPIED = U64(416)
+    MULTIPLIED = U64(424)
+    STORED = U64(432)
+    WANTED = U64(440)
+    ISSUES = Array64(448)
+    READY = Array64(448 + 8 * TRAIL)
+    BYTES = 448 + 8 * TRAIL + 8 * REGISTERS
 
 
 class Program(Record):
@@ -579,7 +599,19 @@ class Sm(Record):
     POOLS = Array64(_POOL + 24)
     ANSWERED = Array64(_POOL + 24 + 8 * MOST_QUEUED)
     STREAMED = Array64(_POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES))
-    BYTES = _POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES) + 8 * SUB_CORES
+    _TURNS = _POOL + 24 + 8 * MOST_QUEUED * (1 + SUB_CORES) + 8 * SUB_CORES
+    # by sub-partition, for ``ROW`` warps each. ``KEYS``: when the operands of a warp are ready, ``NEVER`` while it does not run; below
+    # ``AT_BIT`` how many warps are younger (from ``RANK_BIT`` on), and the number of the warp in its sub-partition. ``NEEDS`` (8 bits
+    # each): the pipe of its instruction (``Op.FREE``), and ``QUEUED``
+    KEYS = U64(_TURNS)
+    NEEDS = U64(_TURNS + 8)
+    ROW = U64(_TURNS + 16)
+    # by sub-partition: from when there is room in its memory queue
+    ROOM = Array64(_TURNS + 24)
+    # the two pipes for single precision
+    ONE = U64(_TURNS + 24 + 8 * SUB_CORES)
+    TWO = U64(_TURNS + 32 + 8 * SUB_CORES)
+    BYTES = _TURNS + 40 + 8 * SUB_CORES
 
 
 class Limits(Record):

@@ -22,6 +22,7 @@ __all__ = [
     "compare_swap64",
     "copy",
     "differing",
+    "earliest",
     "fill",
     "first_of",
     "in_row",
@@ -131,6 +132,12 @@ def in_row(source: int, lane: int, size: int) -> int:
 
 def differing(one: int, other: int) -> int:
     """A mask of the bytes that differ between two 64-byte arrays at host addresses."""
+    raise NotImplementedError
+
+
+def earliest(keys: int, uses: int, count: int, pipes: int, room: int, slot: int, out: int) -> int:
+    """The least of ``count`` keys of warps, except number ``out``, after each is raised to the time from which the warp can issue (see
+    ``earliest``)."""
     raise NotImplementedError
 
 

@@ -13,7 +13,7 @@ ZERO = Ref("i64", "0")
 #: functions of ``vector_intrinsics``
 CALLED = (
     "alike", "batch_claim", "batch_compare", "batch_holding", "batch_keep", "batch_places", "batch_row", "batch_same", "claimed",
-    "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers", "pieces_loaded",
+    "claimed_beside", "differing", "earliest", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers", "pieces_loaded",
     "pieces_stored", "renewed", "sectors_of",
 )  # fmt: skip
 #: functions with a loop, one per object that uses them

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import FRACTION, NONE, Image, Kind, Op, Tensor
+from ...jit.ir.sm_records import ALIGNED, EITHER, FRACTION, NONE, Image, Kind, Op, Tensor
 from ...jit.ir.sm_records import Block as BlockRecord
 from ...machines.expansion import expansion_of
 from ..graph import Graph
@@ -22,7 +22,7 @@ from ..run.operands import Immediate, read_operand
 from ..run.writer import NotRun
 from .numbers import CODE_LINE, SmNumbers
 
-__all__ = ["BRANCHES", "WIDTHS", "Operations", "unit_of"]
+__all__ = ["BRANCHES", "WIDTHS", "Operations", "aligned", "unit_of"]
 
 _PIPES = (
     "fma",
@@ -83,9 +83,15 @@ def _narrow(architecture: int) -> bool:
     return expansion is not None and "fp64" in expansion.units
 
 
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Zeros, from the start of a line of the host's cache on."""
+    room: NDArray[np.uint8] = np.zeros(size + ALIGNED, np.uint8)
+    return room[-room.ctypes.data % ALIGNED :][:size]
+
+
 class Operations:
     """``table``: an ``Op`` for each instruction, by position; ``blocks``: a ``Block`` for each basic block. The simulation reads and
-    writes the arrays in place."""
+    writes the arrays in place. ``pair``: the two pipes for single precision."""
 
     def __init__(self, graph: Graph, numbers: SmNumbers) -> None:
         self.numbers = numbers
@@ -94,7 +100,8 @@ class Operations:
         registers = [number for one in known for number in (*one.reads, *one.writes)]
         self.registers: NDArray[np.uint16] = np.array([*registers, 0], np.uint16)
         # A warp whose code ends without EXIT is briefly at the position after the last instruction.
-        self.table: NDArray[np.uint8] = np.zeros((len(self.items) + 1) * Op.BYTES, np.uint8)
+        self.table: NDArray[np.uint8] = aligned((len(self.items) + 1) * Op.BYTES)
+        self.pair = _index(numbers.pipes.get("fma", "fma")), _index("fma+")
         ports = list(_ports(graph, known))
         place = int(self.registers.ctypes.data)
         for position, (item, accesses) in enumerate(zip(self.items, known)):
@@ -155,7 +162,7 @@ class Operations:
         """Clears the counters of a run."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         rows[:, Op.ISSUED : Op.STALLS + 8] = 0
-        rows[:, Op.LINES : Op.TURNS + 8] = 0
+        rows[:, Op.MOVED : Op.TURNS + 8] = 0
 
     @property
     def has_barrier(self) -> bool:
@@ -180,14 +187,12 @@ class Operations:
         halves[Op.LATENCY // 2] = latency + self._longer(item, busy)
         row[Op.COMMON], row[Op.YIELDS] = self._common(item), item.control.yields
         row[Op.PORTS], row[Op.REUSED] = ports
+        row[Op.FREE] = pipe if other == NONE else EITHER
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
-        row.view(np.uint32)[[Op.WINDOW // 4, Op.COLLECT // 4, Op.FETCH // 4, Op.PAST_L1 // 4]] = (
-            self._window(kind, item, ports[0]),
-            self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4)),
-            _fetch(item),
-            _past_l1(item),
-        )
+        halves[Op.WINDOW // 2] = self._window(kind, item, ports[0])
+        halves[Op.COLLECT // 2] = self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4))
+        row[Op.FETCH], row[Op.PAST_L1] = _fetch(item), _past_l1(item)
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
 
     def _window(self, kind: int, item: Decoded, reads: int) -> int:
@@ -241,11 +246,15 @@ class Operations:
         elif cost := machine_cost(item.opcode, numbers.architecture):
             busy = max(1, round(32 / lanes * cost.instructions))
         pipe = numbers.pipes.get(unit, unit)
-        index = _PIPES.index(pipe if pipe in _PIPES else "other")
+        index = _index(pipe)
         if unit == "fma" and lanes >= 32:
             # two halves of 16 lanes
-            return index, _PIPES.index("fma+"), 2
+            return index, _index("fma+"), 2
         return index, NONE, busy
+
+
+def _index(pipe: str) -> int:
+    return _PIPES.index(pipe if pipe in _PIPES else "other")
 
 
 def _is_full_rate(item: Decoded) -> bool:

@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import (
+    AT_BIT,
     CAUSE_BIT,
     END,
     FRACTION,
     GROUPS,
     MOST_QUEUED,
+    NEVER,
+    RANK_BIT,
     SUB_CORES,
+    TOGETHER,
     Code,
     Event,
     Line,
@@ -33,7 +37,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .limits import check_records
 from .numbers import CODE_LINE, CodeCaches, SmNumbers
-from .operations import Operations
+from .operations import Operations, aligned
 from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
 from .streams import Classes
 
@@ -47,8 +51,6 @@ _COLUMN = 64
 _QUAD = 4
 #: The first of the random numbers.
 _SEED = 1
-#: A clock that no simulation reaches.
-_NEVER = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,8 @@ def simulate(
     _check(numbers)
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
+    if each > 1 << RANK_BIT:
+        raise NotRun(f"{each} warps of a sub-partition; {1 << RANK_BIT} are simulated at most")
     kinds = copies.records(memory.copied)
     check_records(operations, classes, kinds, copies.mbarriers, np.asarray(ctas, np.int64), warps)
     filled = memory.filled or [np.zeros(max(1, len(item.lines)), np.uint8) for item in classes.classes]
@@ -168,7 +172,8 @@ def simulate(
         _Load(
             np.asarray(ctas, np.uint64) + np.uint64(rank),
             resident,
-            numbers.parts * each,
+            numbers.parts,
+            each,
             most,
             copies.mbarriers,
             memory.together,
@@ -184,7 +189,8 @@ def simulate(
         Sm.ALIKE: 0 if memory.together else ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
         Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
-        Sm.WINDOW_FROM: _NEVER, **_clocks(numbers), **_bandwidths(numbers, memory),
+        Sm.WINDOW_FROM: NEVER, Sm.ONE: operations.pair[0], Sm.TWO: operations.pair[1],
+        **_clocks(numbers), **_bandwidths(numbers, memory),
     }  # fmt: skip
     places = np.zeros((len(loads), memory.l1_lines + 1 if memory.drawn else 0), np.uint64)
     if memory.drawn:
@@ -192,7 +198,7 @@ def simulate(
     for sm, load, code, place in zip(sms, loads, codes, places):
         own = {Sm.KEPT_AT: place.ctypes.data} if memory.drawn else {}
         _set(sm, common | load.fields() | code.fields() | own)
-        sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = _NEVER
+        sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = NEVER
     if window:
         kept = {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events)}
         _set(sms[0], kept | {Sm.WINDOW_FROM: window[0], Sm.WINDOW_TO: window[1]})
@@ -311,14 +317,15 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
 
 class _Load:
     """The CTAs that an SM runs, with space for ``resident`` of them, for ``lines`` lines (of each, or of all ``together``) and
-    ``mbarriers`` mbarriers of each, and for ``warps`` warps; for each CTA its end, the instructions issued until then, and the sectors
-    that its loads read from L2."""
+    ``mbarriers`` mbarriers of each, and for ``each`` warps of each of ``parts`` sub-partitions; for each CTA its end, the instructions
+    issued until then, and the sectors that its loads read from L2."""
 
     def __init__(
         self,
         ctas: NDArray[np.uint64],
         resident: int,
-        warps: int,
+        parts: int,
+        each: int,
         lines: int,
         mbarriers: int,
         together: bool,
@@ -327,7 +334,14 @@ class _Load:
         self.reads = np.zeros(len(ctas) if together else 0, np.uint64)
         self.finished, self.progress = np.zeros((2, len(ctas)), np.uint64)
         self.sums = np.full((2, GROUPS), 32768, np.uint64)
-        self.warps = np.zeros(warps * Warp.BYTES, np.uint8)
+        self.warps = aligned(parts * each * Warp.BYTES)
+        row = -(-each // TOGETHER) * TOGETHER
+        self.keys = aligned(8 * parts * row).view(np.uint64).reshape(parts, row)
+        # of two warps that have not started, either may count as the younger one
+        self.keys[:] = np.uint64(NEVER << AT_BIT) + np.arange(row, dtype=np.uint64) * np.uint64(
+            1 << RANK_BIT | 1
+        )
+        self.needs = np.zeros((parts, row), np.uint8)
         self.lines = np.zeros((1 if together else resident, lines * Line.BYTES), np.uint8)
         self.mbarriers = np.zeros((resident, max(1, mbarriers) * Mbarrier.BYTES // 8), np.uint64)
         self.slots = np.zeros((resident, Slot.BYTES // 8), np.uint64)
@@ -339,6 +353,9 @@ class _Load:
     def fields(self) -> dict[int, int]:
         return {
             Sm.WARP: self.warps.ctypes.data,
+            Sm.KEYS: self.keys.ctypes.data,
+            Sm.NEEDS: self.needs.ctypes.data,
+            Sm.ROW: self.keys.shape[1],
             Sm.SLOT: self.slots.ctypes.data,
             Sm.CLASSES: self.ctas.ctypes.data,
             Sm.FINISHED: self.finished.ctypes.data,

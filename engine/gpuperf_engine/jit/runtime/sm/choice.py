@@ -5,74 +5,87 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.sm_records import MOST_QUEUED, NONE, Kind, Op, Sm, Warp
-from ..intrinsics import load64
+from ...ir.sm_records import AT_BIT, NEVER, QUEUED, RANK_BIT, Kind, Op, Sm, Warp
+from ..intrinsics import earliest, load64, store8, store64
 
 
 def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
     """When a pipe that can execute an instruction is free."""
-    pipes = sm + Sm.PIPES + part * 128
-    free = load64(pipes + 8 * op.PIPE)
-    if op.OTHER != NONE:
-        other = load64(pipes + 8 * op.OTHER)
-        if other < free:
-            free = other
-    return free
+    return load64(sm + Sm.PIPES + part * 128 + 8 * op.FREE)
 
 
 def sm_queue_free(sm: Sm, part: int, op: Op) -> int:
     """When the memory queue of a sub-partition has room for an instruction; 0 for an instruction that does not use it."""
-    if op.KIND >= Kind.SHARED and sm.PUSHED[part] >= sm.QUEUE:
-        return sm.QUEUES[part * MOST_QUEUED + sm.PUSHED[part] % sm.QUEUE]
+    if op.KIND >= Kind.SHARED:
+        return sm.ROOM[part]
     return 0
 
 
-def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
-    """When a warp can issue, limited by its operands, its pipe and the memory queue."""
+def sm_turn(sm: Sm, warp: Warp) -> int:
+    """Tell the scheduler when a warp can issue, after the warp has come to another instruction, or is held, or resumes."""
     op = warp.OP
-    at = warp.AT
-    free = sm_pipe_free(sm, part, op)
-    if free > at:
-        at = free
-    free = sm_queue_free(sm, part, op)
-    if free > at:
-        at = free
-    return at
+    at = NEVER
+    if warp.STATE == 1:
+        at = warp.AT
+    key = sm.KEYS + 8 * warp.TURN
+    store64(key, at << AT_BIT | load64(key) & (1 << AT_BIT) - 1)
+    store8(sm.NEEDS + warp.TURN, op.FREE | (op.KIND >= Kind.SHARED) * QUEUED)
+    return 0
+
+
+def sm_youngest(sm: Sm, part: int, turn: int) -> int:
+    """A warp of a sub-partition has started, and is younger than all others."""
+    key = sm.KEYS + 8 * sm.ROW * part
+    ends = key + 8 * sm.EACH
+    own = sm.KEYS + 8 * turn
+    behind = load64(own) >> RANK_BIT & (1 << RANK_BIT) - 1
+    while key < ends:
+        known = load64(key)
+        if (known >> RANK_BIT & (1 << RANK_BIT) - 1) < behind:
+            store64(key, known + (1 << RANK_BIT))
+        key += 8
+    store64(own, load64(own) - (behind << RANK_BIT))
+    return 0
+
+
+def sm_latest(one: int, other: int) -> int:
+    """The later of two times."""
+    return one if one > other else other
 
 
 def sm_choose(sm: Sm, part: int) -> int:
     """Choose the warp of a sub-partition that issues next, and when: the last one while it can, unless its instruction yields;
-    otherwise the one that can issue first, and the youngest of several."""
+    otherwise the one that can issue first, limited by its operands, its pipe and the memory queue, and the youngest of several."""
     slot = sm.FREE[part]
     last = Warp(sm.LAST[part])
-    yielded = sm.YIELDED[part]
-    if yielded == 0 and last and last.STATE == 1 and sm_earliest(sm, part, last) <= slot:
-        sm.NEXT_AT[part] = slot
-        sm.NEXT[part] = last
-        return 0
-    best = 1 << 60
-    chosen = Warp(0)
-    age = 0
-    warp = Warp(sm.WARP + part * sm.EACH * Warp.BYTES)
-    ends = warp + sm.EACH * Warp.BYTES
-    while warp < ends:
-        if warp.STATE == 1:
-            at = warp.AT
-            if at <= best:
-                at = sm_earliest(sm, part, warp)
-                if at < slot:
-                    at = slot
-                better = at < best
-                if at == best and yielded:
-                    better = warp != last and (chosen == last or warp.AGE > age)
-                elif at == best:
-                    better = warp == last or (chosen != last and warp.AGE > age)
-                if better:
-                    best = at
-                    chosen = warp
-                    age = warp.AGE
-        warp = Warp(warp + Warp.BYTES)
-    sm.NEXT_AT[part] = best
+    row = sm.ROW * part
+    own = NEVER
+    left_out = 0 - 1
+    if last and last.STATE == 1:
+        op = last.OP
+        own = slot
+        if last.AT > own:
+            own = last.AT
+        free = sm_pipe_free(sm, part, op)
+        if free > own:
+            own = free
+        free = sm_queue_free(sm, part, op)
+        if free > own:
+            own = free
+        if own == slot and sm.YIELDED[part] == 0:
+            sm.NEXT_AT[part] = slot
+            sm.NEXT[part] = last
+            return 0
+    if last:
+        left_out = last.TURN - row
+    pipes = sm + Sm.PIPES + part * 128
+    best = earliest(sm.KEYS + 8 * row, sm.NEEDS + row, sm.ROW, pipes, sm.ROOM[part], slot, left_out)
+    at = best >> AT_BIT
+    chosen = sm.WARP + (part * sm.EACH + (best & (1 << RANK_BIT) - 1)) * Warp.BYTES
+    if own < at or (own == at and sm.YIELDED[part] == 0):
+        at = own
+        chosen = last + 0
+    sm.NEXT_AT[part] = at
     sm.NEXT[part] = chosen
     return 0
 

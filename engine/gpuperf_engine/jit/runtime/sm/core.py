@@ -10,8 +10,10 @@ from __future__ import annotations
 from ...ir.sm_records import (
     AT_BIT,
     CAUSE_BIT,
+    EITHER,
     END,
     FRACTION,
+    NEVER,
     NONE,
     Cause,
     Change,
@@ -26,7 +28,7 @@ from ...ir.sm_records import (
 )
 from ..intrinsics import fill, load16, load32, load64, store64
 from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
-from .choice import sm_again, sm_choose
+from .choice import sm_again, sm_choose, sm_latest, sm_turn, sm_youngest
 from .fetch import sm_enter, sm_fetch
 from .images import sm_image
 from .memory import sm_collected, sm_forget, sm_memory
@@ -78,6 +80,8 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
         warp.SLOT = slot
         warp.NUMBER = count
         warp.AGE = number * 64 + count
+        warp.TURN = part * sm.ROW + place // sm.PARTS
+        sm_youngest(sm, part, warp.TURN)
         warp.PLACE = load64(program.STREAMS + 8 * count)
         warp.SINCE = at
         # the turnaround includes the code fetch before the first instruction
@@ -86,6 +90,7 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
             warp.LINE = Op(load64(sm.BLOCK + first * 16)).LINE
             sm_enter(sm, warp.LINE)
         sm_next(sm, warp, at, 0)
+        sm_turn(sm, warp)
         count += 1
     sm_again(sm)
     return 0
@@ -256,6 +261,7 @@ def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
             warp.STATE = 1
             if warp.AT < until:
                 warp.AT = until
+            sm_turn(sm, warp)
             if now > warp.SINCE:
                 clocks += now - warp.SINCE
                 times += 1
@@ -286,12 +292,8 @@ def sm_read(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
             at = sm.EVEN[part] + even - window
         if odd and sm.ODD[part] + odd - window > at:
             at = sm.ODD[part] + odd - window
-    if sm.EVEN[part] < at:
-        sm.EVEN[part] = at
-    if sm.ODD[part] < at:
-        sm.ODD[part] = at
-    sm.EVEN[part] += even
-    sm.ODD[part] += odd
+    sm.EVEN[part] = sm_latest(sm.EVEN[part], at) + even
+    sm.ODD[part] = sm_latest(sm.ODD[part], at) + odd
     sm.FREE[part] = at + 1
     sm.LAST[part] = warp
     sm.YIELDED[part] = op.YIELDS
@@ -320,6 +322,15 @@ def sm_pipe(sm: Sm, part: int, op: Op) -> int:
     if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
         pipe = pipes + 8 * op.OTHER
     return pipe
+
+
+def sm_either(sm: Sm, part: int) -> int:
+    """Record when one of the two pipes for single precision is free."""
+    pipes = sm + Sm.PIPES + part * 128
+    one = load64(pipes + 8 * sm.ONE)
+    other = load64(pipes + 8 * sm.TWO)
+    store64(pipes + 8 * EITHER, one if one < other else other)
+    return 0
 
 
 def sm_common(sm: Sm, op: Op, now: int) -> int:
@@ -444,6 +455,7 @@ def sm_issue(sm: Sm, part: int) -> int:
         # its registers are read before those of queued memory instructions
         sm_collected(sm, part, op, now)
     store64(pipe, until)
+    sm_either(sm, part)
     if op.CHANGE & Change.HIDDEN:
         ready = now + 1
     sm_written(warp, op, ready << AT_BIT | own)
@@ -455,6 +467,8 @@ def sm_issue(sm: Sm, part: int) -> int:
     if more == 0:
         sm_ended(sm, warp, now + 1)
     sm_choose(sm, part)
+    # afterwards, as the choice would wait for what is written here; it leaves out the last warp
+    sm_turn(sm, warp)
     return 0
 
 
@@ -468,10 +482,9 @@ def sm_run(sm: Sm) -> int:
             sm_start(peer, Slot(peer.SLOT + count * Slot.BYTES), sm.TURNAROUND)
             peer = Sm(peer + Sm.BYTES)
         count += 1
-    never = 1 << 60
     while 1:
         part = 0
-        at = never
+        at = NEVER
         chosen = sm
         peer = sm
         while peer < ends:
@@ -483,7 +496,7 @@ def sm_run(sm: Sm) -> int:
                     chosen = peer
                 other += 1
             peer = Sm(peer + Sm.BYTES)
-        if at >= never:
+        if at >= NEVER:
             break
         sm_issue(chosen, part)
     peer = sm

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.sm_records import CAUSE_BIT, Cause, Kind, Mbarrier, Op, Slot, Sm, Warp
 from ..intrinsics import load32
-from .choice import sm_again
+from .choice import sm_again, sm_turn
 from .stalls import sm_held, sm_position
 
 
@@ -28,6 +28,7 @@ def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int, why: int) -> i
             warp.STATE = 1
             if warp.AT < at:
                 warp.AT = at
+            sm_turn(sm, warp)
             sm_held(sm, warp, why, at)
             count += 1
         number += 1

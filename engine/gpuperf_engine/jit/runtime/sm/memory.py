@@ -316,9 +316,23 @@ def sm_queued(sm: Sm, part: int, op: Op, cost: int, now: int) -> int:
     if start < sm.LSU:
         start = sm.LSU
     sm.LSU = start + cost
-    sm.QUEUES[part * MOST_QUEUED + sm.PUSHED[part] % sm.QUEUE] = start
-    sm.PUSHED[part] += 1
+    sm_pushed(sm, part, start)
     return start
+
+
+def sm_pushed(sm: Sm, part: int, free: int) -> int:
+    """Record when the place of an instruction in the memory queue of a sub-partition is free again."""
+    queues = sm + Sm.QUEUES + part * 8 * MOST_QUEUED
+    number = sm.PUSHED[part]
+    place = number % sm.QUEUE
+    store64(queues + 8 * place, free)
+    sm.PUSHED[part] = number + 1
+    place += 1
+    if place == sm.QUEUE:
+        place = 0
+    # those of the first instructions are 0
+    sm.ROOM[part] = load64(queues + 8 * place)
+    return 0
 
 
 def sm_pooled(sm: Sm, part: int, op: Op, cost: int, start: int) -> int:
@@ -332,12 +346,11 @@ def sm_pooled(sm: Sm, part: int, op: Op, cost: int, start: int) -> int:
         start = room
     sm.HANDED = start + sm.LSU_CLOCKS
     number = sm.PUSHED[part]
-    sm.PUSHED[part] = number + 1
     free = start
     older = number + sm.QUEUE - sm.POOL - 1
     if older >= 0 and sm.ANSWERED[part * MOST_QUEUED + older % MOST_QUEUED] > free:
         free = sm.ANSWERED[part * MOST_QUEUED + older % MOST_QUEUED]
-    sm.QUEUES[part * MOST_QUEUED + number % sm.QUEUE] = free
+    sm_pushed(sm, part, free)
     if sm.LSU < start:
         sm.LSU = start
     start = sm.LSU

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ...ir.sm_records import AT_BIT, CAUSE_BIT, END, FRACTION, Cause, Op, Slot, Sm, Tensor, Warp
 from ..intrinsics import load32
-from .choice import sm_again
+from .choice import sm_again, sm_turn
 from .mbarriers import sm_signal, sm_warp
 from .stalls import sm_event, sm_held, sm_position
 
@@ -207,6 +207,7 @@ def sm_freed(sm: Sm, slot: Slot, units: int, now: int) -> int:
                 older = 1
                 if first.AT < now:
                     first.AT = now
+                sm_turn(sm, first)
                 sm_held(sm, first, Cause.COLUMNS << CAUSE_BIT | sm_position(sm, op), now)
     return sm_again(sm)
 

@@ -4,7 +4,8 @@ The functions of a module are parsed from its text and translated to LLVM IR. Ev
 parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. The subset has
 ``if``, ``while``, ``break``, ``continue``, ``return``, ``and``/``or``/``not``, calls of other functions of the module, the names of
 integer constants, and the functions of ``intrinsics``. Anything else raises ``ValueError`` when the module is translated. A function
-that only returns an expression is expanded at its calls.
+that only returns an expression is expanded at its calls; others are where LLVM finds it worthwhile, unless they are decorated with
+``intrinsics.expanded`` or ``intrinsics.separate``.
 
 Addresses of records (``jit.ir.records``) have a type, which comes from the annotation of a parameter (``state: State``), the
 annotated result of a function, a field that is a pointer, ``State(address)``, or the assignment of one of these to a local.
@@ -44,6 +45,10 @@ _BINARY = {
     ast.RShift: Emitter.lshr,
 }
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge"}
+
+
+#: decorators of functions, as attributes of LLVM
+_ATTRIBUTES = {"expanded": "alwaysinline", "separate": "noinline"}
 
 
 def translate(
@@ -127,7 +132,16 @@ class _Translation:
         self.to.give(ZERO)
         head = ", ".join(f"i64 %a.{item.arg}" for item in parameters)
         self.to.lines[:0] = [f"  %v.{name} = alloca i64" for name in self.variables]
-        return self.to.function(f"i64 @{self.node.name}({head})")
+        return self.to.function(f"i64 @{self.node.name}({head})", self._attributes())
+
+    def _attributes(self) -> str:
+        """LLVM's attributes of the function."""
+        words = []
+        for item in self.node.decorator_list:
+            if not isinstance(item, ast.Name) or item.id not in _ATTRIBUTES:
+                raise self._refuse(item)
+            words.append(_ATTRIBUTES[item.id])
+        return " ".join((*words, "nounwind"))
 
     def _annotated(self, parameter: ast.arg) -> type[Record] | None:
         """The record that a parameter is the address of."""

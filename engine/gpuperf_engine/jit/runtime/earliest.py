@@ -59,7 +59,11 @@ def earliest_words(wide: bool) -> str:
     to.start("done")
     to.give(to.ref("i64", f"call i64 @llvm.vector.reduce.smin.v8i64({_TIMES} {better})"))
     head = ", ".join(f"i64 {item}" for item in given)
-    return _DECLARATIONS + (_LOOK_UP if wide else _GATHER) + to.function(f"internal i64 @earliest({head})")
+    return (
+        _DECLARATIONS
+        + (_LOOK_UP if wide else _GATHER)
+        + to.function(f"internal i64 @earliest({head})", "alwaysinline nounwind")
+    )
 
 
 def _latest(to: Emitter, one: Ref, other: Ref) -> Ref:

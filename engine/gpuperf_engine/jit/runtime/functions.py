@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 __all__ = ["Signature", "assigned_names", "functions_of", "only_expression", "signatures"]
 
-#: name, parameters and returned record of a top-level function
-_HEAD = re.compile(r"^def (\w+)\(([^)]*)\) -> ([^:]+):.*\n", re.MULTILINE)
+#: name, parameters and returned record of a top-level function, with its decorators
+_HEAD = re.compile(r"^(?:@\w+\n)*def (\w+)\(([^)]*)\) -> ([^:]+):.*\n", re.MULTILINE)
 #: the rest of a function that only returns an expression
 _SHORT = re.compile(r'(?: {4}"""(?:[^"]|"(?!""))*"""\n)?\n* {4}return ')
 

@@ -3,6 +3,9 @@ and have no body."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 __all__ = [
     "acquire64",
     "add64",
@@ -23,6 +26,7 @@ __all__ = [
     "copy",
     "differing",
     "earliest",
+    "expanded",
     "fill",
     "first_of",
     "in_row",
@@ -42,6 +46,7 @@ __all__ = [
     "release64",
     "renewed",
     "sectors_of",
+    "separate",
     "store8",
     "store16",
     "store32",
@@ -49,6 +54,19 @@ __all__ = [
     "trailing_zeros",
     "unsigned_less",
 ]
+
+
+_Function = TypeVar("_Function", bound=Callable[..., int])
+
+
+def expanded(function: _Function) -> _Function:
+    """Decorates a function that is expanded at all its calls."""
+    return function
+
+
+def separate(function: _Function) -> _Function:
+    """Decorates a function that is expanded at none of its calls, so that its caller keeps its own values in registers."""
+    return function
 
 
 def load8(address: int) -> int:

@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import CAUSE_BIT, END, FRACTION, Cause, Copy, Kind, Op, Slot, Sm, Warp
-from ..intrinsics import bits_count, load32
+from ..intrinsics import bits_count, load32, separate
 from .choice import sm_again
 from .mbarriers import sm_signal, sm_wake
 from .memory import sm_below, sm_lead
@@ -27,6 +27,7 @@ def sm_together(sm: Sm, warp: Warp, now: int) -> int:
     return 0
 
 
+@separate
 def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     """One warp's part of a ``wgmma``: returns the time until which it occupies the tensor cores of its sub-partition. Meanwhile they
     read ``ARGUMENT`` / 2 bytes of operands from shared memory."""
@@ -126,6 +127,7 @@ def sm_passed(sm: Sm, warp: Warp, copy: Copy, word: int, start: int) -> int:
     return 0
 
 
+@separate
 def sm_transfer(sm: Sm, warp: Warp, now: int) -> int:
     """A bulk or tensor copy. The stream has a word (its kind, the mbarrier · 2⁸, the CTA · 2¹⁶) and the mask of the CTAs that receive
     it."""

@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import AT_BIT, NEVER, QUEUED, RANK_BIT, Kind, Op, Sm, Warp
-from ..intrinsics import earliest, load64, store8, store64
+from ..intrinsics import earliest, load64, separate, store8, store64
 
 
 def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
@@ -53,6 +53,7 @@ def sm_latest(one: int, other: int) -> int:
     return one if one > other else other
 
 
+@separate
 def sm_choose(sm: Sm, part: int) -> int:
     """Choose the warp of a sub-partition that issues next, and when: the last one while it can, unless its instruction yields;
     otherwise the one that can issue first, limited by its operands, its pipe and the memory queue, and the youngest of several."""

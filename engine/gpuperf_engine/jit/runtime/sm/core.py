@@ -26,7 +26,7 @@ from ...ir.sm_records import (
     Sm,
     Warp,
 )
-from ..intrinsics import fill, load16, load32, load64, store64
+from ..intrinsics import expanded, fill, load16, load32, load64, separate, store64
 from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
 from .choice import sm_again, sm_choose, sm_latest, sm_turn, sm_youngest
 from .fetch import sm_enter, sm_fetch
@@ -133,6 +133,7 @@ def sm_wave(sm: Sm, now: int) -> int:
     return 0
 
 
+@separate
 def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
     """A warp has executed its last instruction."""
     warp.STATE = 0
@@ -187,6 +188,7 @@ def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
     return 0
 
 
+@expanded
 def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
     """Advance a warp to its next instruction; ``soonest``: the earliest time, and ``why`` it is not earlier, if no operand is
     ready only then. Returns 0 after the last instruction."""
@@ -245,6 +247,7 @@ def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
     return 1
 
 
+@separate
 def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
     """Resume the warps of a CTA that wait at a barrier; ``last`` arrived last."""
     slot.ARRIVED[barrier] = 0
@@ -333,6 +336,7 @@ def sm_either(sm: Sm, part: int) -> int:
     return 0
 
 
+@separate
 def sm_common(sm: Sm, op: Op, now: int) -> int:
     """When a unit that all sub-partitions share starts an instruction."""
     start = sm.COMMON[op.PIPE]
@@ -342,6 +346,7 @@ def sm_common(sm: Sm, op: Op, now: int) -> int:
     return start
 
 
+@separate
 def sm_committed(warp: Warp) -> int:
     """Commit the copies of a warp since the last group as a group."""
     number = warp.COMMITTED % 8
@@ -377,6 +382,7 @@ def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     return 0
 
 
+@separate
 def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     """Effects of an instruction on other warps: its warp waits for them, or resumes them."""
     warp.HELD = op
@@ -397,6 +403,7 @@ def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     return 0
 
 
+@separate
 def sm_tensor(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """Execute a ``tcgen05`` instruction: returns when its result is ready."""
     kind = op.KIND
@@ -417,6 +424,7 @@ def sm_tensor(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     return now + op.LATENCY
 
 
+@expanded
 def sm_issue(sm: Sm, part: int) -> int:
     """Issue the instruction of the warp chosen for a sub-partition."""
     warp = Warp(sm.NEXT[part])

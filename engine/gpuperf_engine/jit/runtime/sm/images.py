@@ -8,7 +8,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import FRACTION, Image, Op, Slot, Sm, Warp
-from ..intrinsics import load32
+from ..intrinsics import load32, separate
 from .memory import sm_below, sm_lead
 
 
@@ -33,6 +33,7 @@ def sm_moved_sectors(sm: Sm, sectors: int, start: int) -> int:
     return late + longer
 
 
+@separate
 def sm_image(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     """Execute an instruction on a texture or surface: returns when its result is ready. The stream has a word (its quads with an
     active lane, active lanes · 2⁸)."""

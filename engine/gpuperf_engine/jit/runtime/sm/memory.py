@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import FRACTION, GROUPS, MOST_QUEUED, TAG_SETS, Change, Kind, Line, Op, Slot, Sm, Warp
-from ..intrinsics import bits_count, load8, load32, load64, store64
+from ..intrinsics import bits_count, load8, load32, load64, separate, store64
 from .mbarriers import sm_told
 from .stalls import sm_event, sm_position
 
@@ -299,6 +299,7 @@ def sm_local_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
     return 0
 
 
+@separate
 def sm_collected(sm: Sm, part: int, op: Op, now: int) -> int:
     """When the queue of a sub-partition begins to read the registers of an instruction."""
     start = sm.ADDRESS[part]
@@ -487,6 +488,7 @@ def sm_partial(sm: Sm, lines: int, now: int) -> int:
     return 0
 
 
+@separate
 def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """Execute a memory instruction: returns when its result is ready."""
     place = warp.PLACE

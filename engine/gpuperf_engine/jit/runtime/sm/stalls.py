@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import AT_BIT, CAUSE_BIT, TRAIL, WINDOW, Cause, Event, Op, Sm, Stall, Warp
-from ..intrinsics import bits_count
+from ..intrinsics import bits_count, separate
 from .choice import sm_pipe_free, sm_queue_free
 
 
@@ -15,6 +15,7 @@ def sm_position(sm: Sm, op: int) -> int:
     return (op - sm.OPS) // Op.BYTES
 
 
+@separate
 def sm_event(
     sm: Sm, what: int, part: int, warp: int, op: int, since: int, at: int, now: int, why: int
 ) -> int:
@@ -34,6 +35,7 @@ def sm_event(
     return 0
 
 
+@separate
 def sm_stalled(sm: Sm, op: Op, why: int, clocks: int, times: int) -> int:
     """Add to the clocks that warps have waited at an instruction for a cause."""
     stall = Stall(op.STALLS)

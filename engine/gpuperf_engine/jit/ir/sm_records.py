@@ -5,7 +5,7 @@ Times are in clocks; those of units that several requests share are in 1/256 clo
 
 from __future__ import annotations
 
-from .records import U8, U16, U32, U64, Array64, Pointer, Record
+from .records import U8, U16, U32, U64, Array32, Array64, Pointer, Record
 
 __all__ = [
     "ALIGNED",
@@ -186,7 +186,8 @@ class Op(Record):
     ``LINE``: the number of its line of code, from 1 on, if a line or a block begins with it; 0 elsewhere, and if fetches are not
     simulated. Counters: ``ISSUED``, how often it was issued; ``MOVED``, clocks of the LSU; ``LINES`` that its accesses touched, from
     ``LANES``; ``AGAIN``, sectors that a CTA had touched and that are no longer in L1; ``TURNS`` of L2 of atomics, and
-    lines of which stores write sectors in part (``runtime.sm.trace``); ``STALLS``, what its warps waited for."""
+    lines of which stores write sectors in part (``runtime.sm.trace``); ``STALLS``, the results and events that its warps waited for,
+    and ``OWN``, by cause from ``Cause.PIPE`` on, other waits: the numbers of their ``Stall``, from 1 on."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -215,8 +216,9 @@ class Op(Record):
     LANES = U64(80)
     AGAIN = U64(88)
     TURNS = U64(96)
-    FETCH = U8(104)
-    PAST_L1 = U8(105)
+    OWN = Array32(104)
+    FETCH = U8(120)
+    PAST_L1 = U8(121)
     BYTES = 128
 
 
@@ -611,7 +613,9 @@ class Sm(Record):
     # the two pipes for single precision
     ONE = U64(_TURNS + 24 + 8 * SUB_CORES)
     TWO = U64(_TURNS + 32 + 8 * SUB_CORES)
-    BYTES = _TURNS + 40 + 8 * SUB_CORES
+    # address of the first stall
+    FIRST_STALL = U64(_TURNS + 40 + 8 * SUB_CORES)
+    BYTES = _TURNS + 48 + 8 * SUB_CORES
 
 
 class Limits(Record):

@@ -162,7 +162,7 @@ class Operations:
         """Clears the counters of a run."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         rows[:, Op.ISSUED : Op.STALLS + 8] = 0
-        rows[:, Op.MOVED : Op.TURNS + 8] = 0
+        rows[:, Op.MOVED : Op.OWN + 16] = 0
 
     @property
     def has_barrier(self) -> bool:

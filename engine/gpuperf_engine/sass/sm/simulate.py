@@ -187,7 +187,7 @@ def simulate(
         Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,
         Sm.SHARES: shares.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: len(sms), Sm.COPIES: kinds.ctypes.data,
         Sm.ALIKE: 0 if memory.together else ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
-        Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
+        Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data, Sm.FIRST_STALL: stalls.ctypes.data,
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
         Sm.WINDOW_FROM: NEVER, Sm.ONE: operations.pair[0], Sm.TWO: operations.pair[1],
         **_clocks(numbers), **_bandwidths(numbers, memory),

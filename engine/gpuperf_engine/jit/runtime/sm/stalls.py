@@ -45,19 +45,39 @@ def sm_stalled(sm: Sm, op: Op, why: int, clocks: int, times: int) -> int:
             stall.TIMES += times
             return 0
         stall = Stall(stall.NEXT)
+    stall = sm_new_stall(sm, op, why)
+    if stall < Sm(sm.PEERS).LAST_STALL:
+        stall.NEXT = op.STALLS
+        op.STALLS = stall
+    stall.CLOCKS += clocks
+    stall.TIMES += times
+    return 0
+
+
+def sm_new_stall(sm: Sm, op: Op, why: int) -> Stall:
+    """A record for the clocks that warps wait at an instruction for another cause; the last one if all others are taken."""
     first = Sm(sm.PEERS)
     stall = Stall(first.STALL)
     if stall >= first.LAST_STALL:
         stall = Stall(first.LAST_STALL)
         stall.WHY = Cause.UNKNOWN << CAUSE_BIT
-    else:
-        first.STALL = stall + Stall.BYTES
-        stall.WHY = why
-        stall.AT = sm_position(sm, op)
-        stall.NEXT = op.STALLS
-        op.STALLS = stall
+        return stall
+    first.STALL = stall + Stall.BYTES
+    stall.WHY = why
+    stall.AT = sm_position(sm, op)
+    return stall
+
+
+def sm_stalled_own(sm: Sm, op: Op, cause: int, clocks: int) -> int:
+    """As ``sm_stalled``, once, for a pipe, the memory queue, ports or other warps, whose records the instruction knows."""
+    number = op.OWN[cause - Cause.PIPE]
+    if number == 0:
+        made = sm_new_stall(sm, op, cause << CAUSE_BIT | sm_position(sm, op))
+        number = (made - sm.FIRST_STALL) // Stall.BYTES + 1
+        op.OWN[cause - Cause.PIPE] = number
+    stall = Stall(sm.FIRST_STALL + (number - 1) * Stall.BYTES)
     stall.CLOCKS += clocks
-    stall.TIMES += times
+    stall.TIMES += 1
     return 0
 
 
@@ -108,24 +128,23 @@ def sm_waited(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         sm_stalled(sm, op, warp.WHY, at - since, 1)
         since = at
     if since < now:
-        own = sm_position(sm, op)
         free = sm_pipe_free(sm, part, op)
         if free > since:
-            why = Cause.PIPE << CAUSE_BIT | own
+            cause = Cause.PIPE
             if sm_marks(sm, part, since, free) == free - since:
-                why = Cause.OTHERS << CAUSE_BIT | own
-            sm_stalled(sm, op, why, free - since, 1)
+                cause = Cause.OTHERS
+            sm_stalled_own(sm, op, cause, free - since)
             since = free
         free = sm_queue_free(sm, part, op)
         if free > since and since < now:
-            sm_stalled(sm, op, Cause.QUEUE << CAUSE_BIT | own, free - since, 1)
+            sm_stalled_own(sm, op, Cause.QUEUE, free - since)
             since = free
         if since < now:
             issued = sm_marks(sm, part, since, now)
             if issued:
-                sm_stalled(sm, op, Cause.OTHERS << CAUSE_BIT | own, issued, 1)
+                sm_stalled_own(sm, op, Cause.OTHERS, issued)
             if issued < now - since:
-                sm_stalled(sm, op, Cause.PORTS << CAUSE_BIT | own, now - since - issued, 1)
+                sm_stalled_own(sm, op, Cause.PORTS, now - since - issued)
     return 0
 
 

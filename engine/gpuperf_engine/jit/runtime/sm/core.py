@@ -15,6 +15,7 @@ from ...ir.sm_records import (
     FRACTION,
     NEVER,
     NONE,
+    SUB_CORES,
     Cause,
     Change,
     Kind,
@@ -480,6 +481,19 @@ def sm_issue(sm: Sm, part: int) -> int:
     return 0
 
 
+def sm_sooner(one: int, other: int) -> int:
+    """The earlier of two times."""
+    return one if one < other else other
+
+
+def sm_soonest(sm: Sm) -> int:
+    """When an SM issues next, and below it in two bits the sub-partition, of several the first."""
+    return sm_sooner(
+        sm_sooner(sm.NEXT_AT[0] << 2, sm.NEXT_AT[1] << 2 | 1),
+        sm_sooner(sm.NEXT_AT[2] << 2 | 2, sm.NEXT_AT[3] << 2 | 3),
+    )
+
+
 def sm_run(sm: Sm) -> int:
     """Run all CTAs of the SMs of a cluster, of which ``sm`` is the first; returns 1 if all have ended."""
     ends = sm + sm.GROUP * Sm.BYTES
@@ -491,22 +505,18 @@ def sm_run(sm: Sm) -> int:
             peer = Sm(peer + Sm.BYTES)
         count += 1
     while 1:
-        part = 0
-        at = NEVER
         chosen = sm
-        peer = sm
+        first = sm_soonest(sm)
+        peer = Sm(sm + Sm.BYTES)
         while peer < ends:
-            other = 0
-            while other < peer.PARTS:
-                if peer.NEXT_AT[other] < at:
-                    at = peer.NEXT_AT[other]
-                    part = other
-                    chosen = peer
-                other += 1
+            other = sm_soonest(peer)
+            if other >> 2 < first >> 2:
+                first = other
+                chosen = peer
             peer = Sm(peer + Sm.BYTES)
-        if at >= NEVER:
+        if first >> 2 >= NEVER:
             break
-        sm_issue(chosen, part)
+        sm_issue(chosen, first & SUB_CORES - 1)
     peer = sm
     while peer < ends:
         if peer.DONE != peer.CTAS:

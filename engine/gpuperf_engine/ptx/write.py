@@ -14,7 +14,7 @@ from . import spell
 from .module import Function, Module
 from .syntax import Instruction, Register, Variable
 
-__all__ = ["Names", "alone", "write", "write_function"]
+__all__ = ["Names", "alone", "head", "write", "write_function"]
 
 
 def write(module: Module) -> str:
@@ -26,7 +26,7 @@ def write(module: Module) -> str:
     header.append(f".target {', '.join([module.target, *module.target_options])}")
     header.append(f".address_size {module.address_size}")
     header += [f'.file {index} "{_escape(path)}"' for index, path in module.files.items()]
-    header += [f"{_head(function)};" for function in bodies if not function.is_entry]
+    header += [f"{head(function)};" for function in bodies if not function.is_entry]
     header += [f".alias {name}, {function.name};" for name, function in module.aliases.items()]
     names = Names(module)
     for variable in module.variables.values():
@@ -38,7 +38,7 @@ def write(module: Module) -> str:
 def write_function(function: Function, debug: _DebugNames | None = None) -> str:
     """One function as text, its body included. ``debug`` collects the names that ``.loc`` mentions."""
     debug = debug or _DebugNames()
-    lines = [_head(function)]
+    lines = [head(function)]
     lines += spell.tuning(function)
     if not function.defined:
         return "\n".join(lines) + ";\n"
@@ -65,7 +65,8 @@ def write_function(function: Function, debug: _DebugNames | None = None) -> str:
     return "\n".join(lines)
 
 
-def _head(function: Function) -> str:
+def head(function: Function) -> str:
+    """The directive, name and parameters of a function."""
     names = Names(function.module)
 
     def params(variables: Iterable[Variable]) -> str:

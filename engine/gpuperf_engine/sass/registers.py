@@ -19,6 +19,7 @@ __all__ = [
     "UNIFORM_PREDICATES",
     "WIDTHS",
     "Accesses",
+    "Expanded",
     "Source",
     "accesses_of",
     "described_by",
@@ -82,9 +83,18 @@ class Accesses:
     deciding: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Expanded(Decoded):
+    """An instruction that stands for a part of a PTX instruction, without encoding. ``ports``: how many registers it reads from each
+    of the two banks (4 bits each), in all and without those that the instruction before it has read."""
+
+    accesses: Accesses
+    ports: tuple[int, int]
+
+
 def accesses_of(item: Decoded) -> Accesses:
     """The accesses of one instruction. Registers that may be written partially count as written."""
-    return _accesses(item.text)
+    return item.accesses if isinstance(item, Expanded) else _accesses(item.text)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
 
 from ...jit import cache
@@ -20,27 +21,68 @@ from .numbers import SmNumbers
 from .reads import read_sectors
 from .waits import Wait
 
-__all__ = ["assembled_resources", "timed_launch"]
+__all__ = ["AssembledCode", "CodeSource", "timed_launch"]
 
 
-def assembled_resources(record: LaunchRecord, architecture: str) -> Resources:
-    """Registers, shared memory and local memory that ``ptxas`` assigns to a launch. Raises ``MachineError``."""
-    kernel, shared = record.program.kernel, record.plan.dynamic_shared
-    tool = find_tool("ptxas")
-    name = cache.key(
-        "resources", tool.full_version, architecture, kernel.name, kernel.module.text, str(shared)
-    )
-    known = cache.read(name)
-    if known is not None:
-        return Resources(**json.loads(known))
-    resources = resources_of(assemble(kernel, architecture), shared)
-    cache.keep(name, json.dumps(asdict(resources)).encode())
-    return resources
+class CodeSource(ABC):
+    """Where the machine code of a launch comes from. ``record``: the launch; ``architecture``: ``sm_86``."""
+
+    record: LaunchRecord
+    architecture: str
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the code is, for notes."""
+
+    @property
+    @abstractmethod
+    def key(self) -> tuple[str, ...]:
+        """What the code depends on besides the PTX, the launch and the architecture."""
+
+    @abstractmethod
+    def used(self) -> Resources:
+        """Registers per thread and shared memory per CTA."""
+
+    @abstractmethod
+    def trace(self) -> Traced:
+        """The traced launch. Raises ``NotRun`` if it cannot be simulated."""
+
+
+@dataclass(frozen=True)
+class AssembledCode(CodeSource):
+    """The output of ``ptxas``. Its methods raise ``MachineError`` if ``ptxas`` or ``nvdisasm`` is missing or fails."""
+
+    record: LaunchRecord
+    architecture: str
+
+    @property
+    def name(self) -> str:
+        return f"the machine code of ptxas {find_tool('ptxas').full_version}"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return find_tool("ptxas").full_version, find_tool("nvdisasm").full_version
+
+    def used(self) -> Resources:
+        kernel, shared = self.record.program.kernel, self.record.plan.dynamic_shared
+        tool = find_tool("ptxas")
+        name = cache.key(
+            "resources", tool.full_version, self.architecture, kernel.name, kernel.module.text, str(shared)
+        )
+        known = cache.read(name)
+        if known is not None:
+            return Resources(**json.loads(known))
+        resources = resources_of(assemble(kernel, self.architecture), shared)
+        cache.keep(name, json.dumps(asdict(resources)).encode())
+        return resources
+
+    def trace(self) -> Traced:
+        return trace_launch(self.record, self.architecture)
 
 
 def timed_launch(
-    record: LaunchRecord,
-    architecture: str,
+    code: CodeSource,
     numbers: SmNumbers,
     resident: int,
     shared_per_cta: int,
@@ -49,14 +91,14 @@ def timed_launch(
 ) -> Timed:
     """``Traced.timed`` of a launch; without changes also its reads from L2. Raises ``NotRun`` if the launch cannot be simulated,
     ``MachineError`` if ``ptxas`` or ``nvdisasm`` fails."""
+    record = code.record
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
         raise NotRun("its counters are the mean of different launches")
     name = cache.key(
         "simulation",
-        find_tool("ptxas").full_version,
-        find_tool("nvdisasm").full_version,
-        architecture,
+        *code.key,
+        code.architecture,
         kernel.name,
         kernel.module.text,
         repr((plan.grid, plan.block, plan.cluster, plan.dynamic_shared, plan.parameters)),
@@ -69,7 +111,7 @@ def timed_launch(
     if known is not None:
         return _timed(known)
     try:
-        traced = trace_launch(record, architecture)
+        traced = code.trace()
         if traced.of_inputs:
             cache.keep(name, _OF_INPUTS)
             name = _with_inputs(name, record)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,10 @@ from ...profile.build import LaunchRecord
 from ...profile.images import ImageTraffic, image_traffic
 from ...results import LINE_BYTES as _LINE
 from ...results import SECTOR_BYTES as _SECTOR
-from ...results import Resources
 from ..assemble import Assembly, assemble
 from ..disassemble import disassemble
 from ..graph import Graph, build_graph
-from ..resources import resources_of
+from ..run.trace_kernel import TraceKernel
 from ..run.tracing import Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copies
@@ -74,11 +72,10 @@ class Timed:
 
 @dataclass(eq=False)
 class Traced:
-    """A launch for one architecture: its ``resources`` and the classes of its CTAs."""
+    """A launch for one architecture, with the trace kernel of its code and the classes of its CTAs."""
 
     record: LaunchRecord
-    assembly: Assembly
-    graph: Graph
+    tracer: TraceKernel
     classes: Classes
     #: By group and number of concurrent CTAs. Machines that hold equally many CTAs share an entry.
     reuse: dict[tuple[int, int], Reuse] = field(default_factory=dict)
@@ -91,9 +88,9 @@ class Traced:
         copying = self.classes.copying
         return self.classes.of_inputs or (copying is not None and copying.of_inputs)
 
-    @cached_property
-    def resources(self) -> Resources:
-        return resources_of(self.assembly, self.record.plan.dynamic_shared)
+    @property
+    def graph(self) -> Graph:
+        return self.tracer.graph
 
     def timed(
         self,
@@ -481,4 +478,4 @@ def _traced(record: LaunchRecord, assembly: Assembly) -> Traced:
     tracer = kernel.memo.get((Tracer, assembly.architecture, assembly.tool))
     if not isinstance(tracer, Tracer):
         tracer = kernel.memo[Tracer, assembly.architecture, assembly.tool] = Tracer(kernel, assembly, graph)
-    return Traced(record, assembly, graph, classes_of(tracer, record))
+    return Traced(record, tracer, classes_of(tracer, record))

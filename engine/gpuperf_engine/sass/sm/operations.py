@@ -16,13 +16,22 @@ from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
 from ..products import PRODUCTS, machine_cost
-from ..registers import COPIES, IMAGES, TENSOR_PRODUCTS, WIDTHS, Accesses, accesses_of, fragment_of
+from ..registers import (
+    COPIES,
+    IMAGES,
+    TENSOR_PRODUCTS,
+    WIDTHS,
+    Accesses,
+    Expanded,
+    accesses_of,
+    fragment_of,
+)
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
 from ..run.writer import NotRun
 from .numbers import CODE_LINE, SmNumbers
 
-__all__ = ["BRANCHES", "WIDTHS", "Operations", "aligned", "unit_of"]
+__all__ = ["BRANCHES", "WIDTHS", "Operations", "aligned", "unit_of", "unit_of_opcode"]
 
 _PIPES = (
     "fma",
@@ -67,13 +76,19 @@ _QUEUED = frozenset(["lsu", "tma", "xu"])
 
 def unit_of(item: Decoded, architecture: int) -> str:
     """The unit of a machine description that an instruction occupies."""
-    if item.base in _INTEGER:
+    return unit_of_opcode(item.opcode, architecture)
+
+
+def unit_of_opcode(opcode: str, architecture: int) -> str:
+    """As ``unit_of``, for an opcode with its modifiers."""
+    base, *words = opcode.split(".")
+    if base in _INTEGER:
         return "imad"
-    if item.base in _HALF:
+    if base in _HALF:
         return "fp16"
-    if item.base in _CONVERSIONS and _WIDE.intersection(item.opcode.split(".")) and _narrow(architecture):
+    if base in _CONVERSIONS and _WIDE.intersection(words) and _narrow(architecture):
         return "fp64"
-    return pipe_of(item.opcode, architecture)
+    return pipe_of(opcode, architecture)
 
 
 @cache
@@ -449,6 +464,9 @@ def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
         kept: dict[tuple[int, int], int] = {}
         for position in range(block.start, block.end):
             item = graph.listing.instructions[position]
+            if isinstance(item, Expanded):
+                yield item.ports
+                continue
             every: set[int] = set()
             read: set[int] = set()
             for source in known[position].sources:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ...results import LINE_BYTES
 from ..run.trace_kernel import TraceKernel
-from ..run.tracing import Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copies, ctas_of
 from .launch import Traced
@@ -47,8 +46,7 @@ def read_sectors(
         int(MOST_INSTRUCTIONS // max(1.0, instructions)),
     )
     memory = _memory(traced, numbers, resident, shared_per_cta)
-    tracer = traced.record.program.kernel.memo[Tracer, traced.assembly.architecture, traced.assembly.tool]
-    assert isinstance(tracer, Tracer)
+    tracer = traced.tracer
     read, counted = 0, 0
     for ctas in ctas_of_sms(plan.ctas, sms, resident, most):
         reads = _reads(traced, tracer, numbers, memory, ctas, resident)

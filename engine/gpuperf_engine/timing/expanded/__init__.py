@@ -1,1 +1,1 @@
-"""The simulation of one SM on pseudo machine instructions that are made from PTX, without an assembler."""
+"""Machine code without an assembler: what the PTX and the expansion table suggest, and the trace of a launch on it."""

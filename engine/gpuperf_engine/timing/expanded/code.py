@@ -1,22 +1,60 @@
-"""A listing of pseudo machine instructions that is made from PTX."""
+"""The machine code of a kernel as its PTX and the expansion table suggest it, for the simulation of an SM without an assembler.
+
+Each basic block becomes a block of machine instructions: those of the expansion, without what an assembler removes (copies and
+operands in constant banks), with address computations, shifts, logic and predicates combined (``folding``), accesses to neighbouring
+words of shared memory merged (``merging``), in the order of a list scheduler (``order``), and with registers by linear scan
+(``numbering``). No bit of it is executed: control flow and addresses are those of the PTX (``tracing``).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ...ptx.syntax import Instruction
-from ...sass.graph import Graph
-from ...simt.program import Program
+from ...flow.liveness import words_of
+from ...flow.operands import reads, writes
+from ...isa.effects import ASYNC_COPY, BRANCH, CALL, LOAD, RETURN, THREAD_EXIT, TRAP
+from ...ptx.syntax import Address, Instruction, Register
+from ...sass.graph import Block, Graph
+from ...sass.listing import Listing
+from ...sass.registers import PREDICATES, Accesses, Expanded, Source
+from ...sass.run.writer import NotRun
+from ...sass.sm.operations import unit_of_opcode
+from ...simt.program import BasicBlock, Program
+from ..launch.allocation import Allocation
+from .folding import Folds, folds_of
+from .merging import Merges, merges_of
+from .numbering import Numbers
+from .opcodes import Piece, memory_opcode, pieces_of, width
+from .order import Step, ordered
 
-__all__ = ["Code", "Recorded"]
+__all__ = ["Code", "Recorded", "code_of"]
+
+_UNIFORM = 256
+#: State spaces whose loads are operands of other instructions if all lanes read one address.
+_CONSTANT_SPACES = ("const", "param")
+#: The order of memory accesses in a state space, as values that they read and write.
+_ORDER = {"global": -1, "shared": -2, "local": -3, "generic": -1}
+#: Stall counts that ptxas 13.0 gives branches, exits, convergence and barriers, on 7.5 to 9.0.
+_STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
+#: How many instructions ahead of its first use ptxas 13.0 issues a load from shared memory where it can: the median in matrix
+#: products.
+_AHEAD = 40
+#: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
+_TO_BRANCH = 13
+#: The most machine instructions between a branch and its reconvergence that ptxas 13.0 predicates instead, on 7.5 to 9.0: bodies of 8
+#: loads and additions, of up to 10 (9.0: 8) pairs of an addition and a store, and of 16 multiply-adds are, longer ones of the first
+#: two kinds are not.
+_PREDICATED = 16
+#: Bits 105 to 125 of an encoding without scoreboards.
+_NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded access: the position of its pseudo machine instruction in the listing, the PTX instruction it is made of (``None``:
-    a spilled register, whose address in local memory is the constant ``word`` in 4-byte words), the operand (0: the address of a load,
-    store or atomic, or the destination of ``cp.async``; 1: the source of ``cp.async``), and the state space: ``global``, ``shared``,
-    ``local``; of a generic address ``generic``, followed by a second entry ``window``."""
+    """One recorded access: the position of its machine instruction, the PTX instruction that it is made of (``None``: a spilled
+    register, whose address in local memory is ``word``, in words), the operand (0: the address, or the destination of ``cp.async``;
+    1: its source), and the state space, ``generic`` with a second entry ``window`` for generic addresses."""
 
     position: int
     instruction: Instruction | None
@@ -27,10 +65,606 @@ class Recorded:
 
 @dataclass(eq=False)
 class Code:
-    """``graph.blocks[i]`` belongs to ``program.blocks[i]``: as many blocks in the same order, of which some may be empty. ``sites``
-    are in the order of their positions; ``of_block``: the indices of the sites of each block."""
+    """``graph.blocks[i]`` belongs to ``program.blocks[i]``; a block may be empty. ``sites`` are in the order of the listing;
+    ``of_block``: their numbers by block."""
 
     program: Program
     graph: Graph
     sites: tuple[Recorded, ...]
     of_block: dict[int, list[int]]
+    #: Registers that the listing uses.
+    registers: int = 0
+
+
+@dataclass(slots=True)
+class _Made:
+    """A machine instruction before registers are assigned. ``reads`` and ``writes``: values (registers of the PTX by index, further
+    ones behind them, negative ones for the order of memory accesses); ``address``: those that determine addresses."""
+
+    opcode: str
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    origin: Instruction | None = None
+    guard: str = ""
+    address: tuple[int, ...] = ()
+    sites: tuple[tuple[int, str, int], ...] = ()
+    latency: float = 1.0
+    last: bool = False
+
+
+def code_of(
+    program: Program,
+    architecture: int,
+    spaces: Sequence[str],
+    allocated: Allocation,
+    latencies: Mapping[str, float],
+    origins: Mapping[Instruction, Instruction | None],
+) -> Code:
+    """The machine code of a kernel for an architecture (``86``). ``spaces``: the state space of each memory site of the program,
+    for generic addresses the observed one; ``allocated``: the most registers, and spills; ``latencies``: of results, for the order;
+    ``origins``: the PTX instructions of which those of an unrolled program were made. Raises ``NotRun`` for kernels that need an
+    assembler."""
+    if len(program.functions) > 1:
+        raise NotRun("it calls functions, which are simulated on machine code only")
+    return _Builder(program, architecture, spaces, allocated, latencies, origins).code()
+
+
+@dataclass(eq=False)
+class _Builder:
+    program: Program
+    architecture: int
+    spaces: Sequence[str]
+    allocated: Allocation
+    latencies: Mapping[str, float]
+    origins: Mapping[Instruction, Instruction | None]
+    constant: frozenset[Register] = field(init=False)
+    free: frozenset[Register] = field(init=False)
+    folds: Folds = field(init=False)
+    merges: Merges = field(init=False)
+    roots: dict[int, int] = field(init=False)
+    further: int = field(init=False)
+    predicated: set[int] = field(default_factory=set, init=False)
+    #: The most registers that are live in a block.
+    live: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        kernel = self.program.kernel
+        self.constant = self.program.uniformity[0].constant if self.architecture >= 75 else frozenset()
+        self.free = self._free()
+        self.folds = folds_of(self.program, self.constant)
+        self.merges = merges_of(self.program, self.folds.bases)
+        self.further = len(kernel.registers)
+        self.roots = self._copied()
+        self.predicates = {register.index for register in kernel.registers if not words_of(register)}
+        self.words = {register.index: words_of(register) for register in kernel.registers}
+        self.uniform = {self.root(register) for register in self.constant}
+        every = (item for block in self.program.blocks for item in block.instructions)
+        self.read_later = {register for item in every for register in reads(item)}
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def _copied(self) -> dict[int, int]:
+        """For each register the one that shares its place: an assembler gives both sides of a copy one register."""
+        parent: dict[int, int] = {}
+
+        def find(at: int) -> int:
+            while parent.get(at, at) != at:
+                at = parent[at]
+            return at
+
+        for block in self.program.blocks:
+            later = set(block.live_out)
+            for item in reversed(block.instructions):
+                targets, sources = writes(item), reads(item)
+                if (
+                    item.guard is None
+                    and len(targets) == len(sources) == 1
+                    and self.is_copy(item)
+                    and sources[0] not in later
+                ):
+                    (target,), (source,) = targets, sources
+                    alike = (target in self.constant) == (source in self.constant)
+                    if (
+                        alike
+                        and words_of(target) == words_of(source)
+                        and find(target.index) != find(source.index)
+                    ):
+                        parent[find(target.index)] = find(source.index)
+                later.update(sources)
+        return {at: find(at) for at in parent}
+
+    def is_copy(self, item: Instruction) -> bool:
+        """Whether nothing is executed for an instruction without memory access."""
+        return (
+            not item.effect.site
+            and not item.effect.ends_block
+            and item.effect.name == "pure"
+            and not pieces_of(item, self.architecture)
+        )
+
+    def root(self, register: Register) -> int:
+        register = self.folds.bases.get(register, (register, 0))[0]
+        return self.roots.get(register.index, register.index)
+
+    def roots_of(self, registers: Iterable[Register]) -> tuple[int, ...]:
+        """The values of registers, without operands from constant banks and immediates."""
+        return tuple(
+            dict.fromkeys(self.root(register) for register in registers if register not in self.free)
+        )
+
+    def _free(self) -> frozenset[Register]:
+        """Registers that an assembler does not need: all that sets them are loads from constant banks that are operands of other
+        instructions, and copies of constants."""
+        sets: dict[Register, list[Instruction]] = {}
+        for block in self.program.blocks:
+            for item in block.instructions:
+                for register in writes(item):
+                    sets.setdefault(register, []).append(item)
+        return frozenset(
+            register for register, items in sets.items() if len(items) == 1 and self._is_operand(items[0])
+        )
+
+    def _is_operand(self, item: Instruction) -> bool:
+        if item.guard is not None:
+            return False
+        if item.effect is LOAD:
+            return item.form.space in _CONSTANT_SPACES and self._uniform_address(item)
+        return item.opcode.startswith("mov.") and not reads(item) and not pieces_of(item, self.architecture)
+
+    def _uniform_address(self, item: Instruction) -> bool:
+        bases = [one.base for one in item.operands if isinstance(one, Address)]
+        uniform = self.program.uniform[0]
+        return all(not isinstance(base, Register) or base in uniform for base in bases)
+
+    def fresh(self, words: int = 1) -> int:
+        self.further += 1
+        self.words[self.further - 1] = words
+        return self.further - 1
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def code(self) -> Code:
+        self.predicated = self._predicated()
+        joins = self._joins()
+        bodies = [self.body(block, joins) for block in self.program.blocks]
+        made: list[_Made] = []
+        blocks: list[Block] = []
+        for block, body in zip(self.program.blocks, bodies):
+            start = len(made)
+            made += self.in_order(body, self.roots_of(block.live_out))
+            successors = tuple(target for target in block.successors if target >= 0)
+            blocks.append(Block(block.index, start, len(made), 0, _kind_of(block), successors))
+        numbers = Numbers(self.words, self.uniform, self.predicates)
+        numbers.assign(
+            [(block.start, block.end) for block in blocks],
+            [self.roots_of(block.live_in) for block in self.program.blocks],
+            [self.roots_of(block.live_out) for block in self.program.blocks],
+            [(item.reads, item.writes) for item in made],
+        )
+        items = self.listed(made, blocks, numbers)
+        sites: list[Recorded] = []
+        of_block: dict[int, list[int]] = {block.index: [] for block in blocks}
+        for cut in blocks:
+            for position in range(cut.start, cut.end):
+                for operand, space, word in made[position].sites:
+                    of_block[cut.index].append(len(sites))
+                    sites.append(Recorded(position, made[position].origin, operand, space, word))
+        listing = Listing(tuple(items), {}, frozenset())
+        return Code(self.program, Graph(listing, blocks, [0]), tuple(sites), of_block, self.live)
+
+    def _joins(self) -> dict[int, str]:
+        """By block: ``begins``, at whose end a region of diverged lanes begins, ``ends``, where one ends, or both."""
+        uniform, found = self.program.uniform[0], dict[int, str]()
+        blocks = self.program.blocks
+        for block in blocks:
+            if (
+                block.kind != "branch"
+                or not block.counted
+                or block.leaves
+                or block.guard is None
+                or block.guard.register in uniform
+            ):
+                continue
+            meet = block.reconvergence
+            if meet < 0 or self._leaves(blocks[meet]) or block.back_edges or block.index in self.predicated:
+                continue
+            found[block.index] = found.get(block.index, "") + "begins "
+            if "ends" not in found.get(meet, ""):
+                found[meet] = found.get(meet, "") + "ends "
+        return found
+
+    def _predicated(self) -> set[int]:
+        """Blocks without branch at their end: those whose bodies, up to the reconvergence, are predicated, and the bodies."""
+        blocks, found = self.program.blocks, set[int]()
+        entered: dict[int, int] = {}
+        for block in blocks:
+            for target in block.successors:
+                entered[target] = entered.get(target, 0) + 1
+        for block in blocks:
+            meet = block.reconvergence
+            if block.kind != "branch" or not block.counted or block.leaves or meet < 0:
+                continue
+            bodies = [blocks[at] for at in block.successors if at != meet and at >= 0]
+            plain = all(
+                body.successors == (meet,)
+                and entered[body.index] == 1
+                and body.kind in ("fall", "jump")
+                and not body.synchronises
+                for body in bodies
+            )
+            if not plain or not bodies or meet in block.back_edges:
+                continue
+            if (
+                sum(len(self.made(item, body)) for body in bodies for item in body.instructions)
+                <= _PREDICATED
+            ):
+                found.update((block.index, *(body.index for body in bodies)))
+        return found
+
+    def _leaves(self, block: BasicBlock) -> bool:
+        """Whether a block only ends the thread: an assembler makes branches to it exits."""
+        return block.kind in ("return", "exit") and all(
+            item.effect in (RETURN, THREAD_EXIT) for item in block.instructions
+        )
+
+    def body(self, block: BasicBlock, joins: Mapping[int, str]) -> list[_Made]:
+        made: list[_Made] = []
+        for index, words in self.allocated.loads.get(block.index, ()):
+            made.append(
+                _Made(
+                    f"LDL{width(4 * words)}",
+                    (),
+                    (max(0, index),),
+                    sites=((0, "local", self.spilled(index)),),
+                    latency=30,
+                )
+            )
+        if "ends" in joins.get(block.index, ""):
+            made.append(_Made("BSYNC"))
+        for item in block.instructions:
+            made += self.made(item, block)
+        _balance(made)
+        stores = [
+            _Made(f"STL{width(4 * words)}", (max(0, index),), (), sites=((0, "local", self.spilled(index)),))
+            for index, words in self.allocated.stores.get(block.index, ())
+        ]
+        ends = bool(made) and made[-1].last
+        if "begins" in joins.get(block.index, ""):
+            stores.append(_Made("BSSY"))
+        if ends:
+            made[-1:-1] = stores
+        else:
+            made += stores
+        return made
+
+    def spilled(self, index: int) -> int:
+        """The word of local memory of a spilled register."""
+        return 2 * max(0, index)
+
+    def made(self, item: Instruction, block: BasicBlock) -> list[_Made]:
+        """The machine instructions of one PTX instruction; the first carries its operands, the last of a chain its results."""
+        if item in self.folds.gone or item in self.merges.gone:
+            return []
+        guard = "" if item.guard is None or block.guard_applied else ("@!" if item.guard.negated else "@")
+        effect = item.effect
+        if effect in (BRANCH, RETURN, THREAD_EXIT):
+            return self.ending(item, block, guard)
+        if item.system is not None:
+            return [_Made("CALL.ABS.NOINC", (), (), item, guard, last=True)]
+        if effect is CALL or (effect.ends_block and not effect.is_barrier):
+            raise NotRun(f"{item.opcode} is simulated on machine code only")
+        if effect is TRAP:
+            return [_Made("BPT.TRAP", self.roots_of(reads(item)), (), item, guard)]
+        if effect.site or (effect is ASYNC_COPY and item.form.space is not None and _addresses(item)):
+            return self.access(item, guard)
+        if effect.needs_semantics is False and effect.name not in _KNOWN:
+            raise NotRun(f"{item.opcode} is simulated on machine code only")
+        sources = self.folds.sources.get(item)
+        operands = self.roots_of(reads(item) if sources is None else sources)
+        results = self.roots_of(writes(item))
+        pieces = pieces_of(item, self.architecture)
+        opcode = self.folds.opcode.get(item)
+        if opcode is not None:
+            pieces = tuple(replace(piece, opcode=opcode) for piece in pieces[:1])
+        if not pieces:
+            copied = [one for one in results if one not in operands]
+            # A copy whose sides cannot share a register: the result is that of its sources.
+            return [_Made("", operands, tuple(copied), item)] if copied and operands else []
+        if results and all(one in self.uniform for one in results):
+            pieces = tuple(
+                replace(piece, opcode=f"U{piece.opcode}") if piece.opcode[0] != "S" else piece
+                for piece in pieces
+            )
+        return self.chain(item, guard, pieces, operands, results)
+
+    def chain(
+        self,
+        item: Instruction,
+        guard: str,
+        pieces: Sequence[Piece],
+        operands: tuple[int, ...],
+        results: tuple[int, ...],
+    ) -> list[_Made]:
+        """The instructions of an expansion: those on its chain wait for one another, the others for the operands."""
+        made: list[_Made] = []
+        last = max((number for number, piece in enumerate(pieces) if piece.chained), default=len(pieces) - 1)
+        held = operands
+        for number, piece in enumerate(pieces):
+            chained = piece.chained or number == last
+            target = results if number == last else (self.fresh(),)
+            sources = held if chained else operands
+            if number == last and guard:
+                sources = tuple(dict.fromkeys((*sources, *operands)))
+            opcode = piece.opcode
+            if opcode.partition(" ")[0].partition(".")[0] in _NO_RESULT:
+                target = results if number == last else ()
+            one = _Made(
+                opcode,
+                sources,
+                target,
+                item,
+                guard,
+                latency=self.latency(opcode),
+                last=item.effect.is_barrier,
+            )
+            if item.effect.orders or item.effect.is_barrier:
+                one.reads += tuple(set(_ORDER.values()))
+                one.writes += tuple(set(_ORDER.values()))
+            made.append(one)
+            if chained and target:
+                held = target
+        return made
+
+    def ending(self, item: Instruction, block: BasicBlock, guard: str) -> list[_Made]:
+        """Branches to an exit are exits; those behind a block that the next one follows are removed."""
+        target = (
+            self.program.blocks[block.successors[0]]
+            if block.successors and block.successors[0] >= 0
+            else None
+        )
+        exits = item.effect in (RETURN, THREAD_EXIT) or (target is not None and self._leaves(target))
+        if not exits and block.kind == "jump" and block.successors == (block.index + 1,):
+            return []
+        if not exits and (block.kind == "fall" or block.index in self.predicated):
+            return []
+        return [_Made("EXIT" if exits else "BRA", self.roots_of(reads(item)), (), item, guard, last=True)]
+
+    def access(self, item: Instruction, guard: str) -> list[_Made]:
+        effect = item.effect
+        number = self.program.site_of.get(item)
+        space = (item.form.space or "generic").partition("::")[0]
+        if space == "generic" and number is not None and self.spaces[number] in ("local",):
+            space = "local"
+        if effect is LOAD and space in _CONSTANT_SPACES:
+            if self._uniform_address(item):
+                return []
+            return [
+                _Made("LDC", self.roots_of(reads(item)), self.roots_of(writes(item)), item, guard, latency=30)
+            ]
+        if space not in ("global", "shared", "local", "generic"):
+            return [] if space == "param" else _refuse(item)
+        results = self.roots_of(writes(item))
+        merged = self.merges.first.get(item, (item,))
+        size = 0
+        if len(merged) > 1:
+            results = self.roots_of(register for one in merged for register in writes(one))
+            size = sum(self.merges.bytes[one] for one in merged)
+        used = any(register in self.read_later for register in writes(item))
+        opcode = memory_opcode(item, space, used)
+        if size:
+            opcode = opcode.partition(".")[0] + width(size)
+        addresses = self.roots_of(
+            register for one in item.operands if isinstance(one, Address) for register in _registers(one)
+        )
+        sources = self.roots_of(register for one in merged for register in reads(one))
+        token: tuple[int, ...] = (_ORDER[space],)
+        ordered_after, ordered_before = token, () if effect is LOAD else token
+        if effect is LOAD and "nc" in item.opcode.split("."):
+            ordered_after = ()
+        if effect is ASYNC_COPY:
+            sites: tuple[tuple[int, str, int], ...] = ((0, "shared", 0), (1, "global", 0))
+            ordered_after = ordered_before = (_ORDER["shared"],)
+        elif space == "generic":
+            sites = ((0, "generic", 0), (0, "window", 0))
+        else:
+            sites = ((0, space, 0),)
+        latency = {"shared": _AHEAD, "local": self.latencies["l1"]}.get(space, self.latencies["l2"])
+        return [
+            _Made(
+                opcode, (*sources, *ordered_after), (*results, *ordered_before), item, guard, addresses, sites,
+                latency if results else 1.0,
+            )
+        ]  # fmt: skip
+
+    def latency(self, opcode: str) -> float:
+        base = opcode.partition(" ")[0]
+        if base.startswith(("SHFL", "MATCH", "REDUX")):
+            return self.latencies["shuffle"]
+        if base.startswith("S2"):
+            return self.latencies["xu"]
+        return self.latencies.get(unit_of_opcode(base, self.architecture), self.latencies["alu"])
+
+    def in_order(self, body: list[_Made], later: tuple[int, ...]) -> list[_Made]:
+        """The instructions of a block as scheduled; results of copies are those of their sources."""
+        renamed: dict[int, int] = {}
+        kept: list[_Made] = []
+        for one in body:
+            one.reads = tuple(dict.fromkeys(renamed.get(value, value) for value in one.reads))
+            one.address = tuple(renamed.get(value, value) for value in one.address)
+            if not one.opcode:
+                if len(one.writes) == 1 and len(one.reads) == 1:
+                    renamed[one.writes[0]] = one.reads[0]
+                continue
+            for value in one.writes:
+                renamed.pop(value, None)
+            kept.append(one)
+        steps = [Step(one.reads, one.writes, one.latency, one.last, bool(one.sites)) for one in kept]
+        sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
+        order, live = ordered(steps, sizes, later, self.allocated.registers)
+        self.live = max(self.live, live)
+        return [kept[at] for at in order]
+
+    # -- the listing ---------------------------------------------------------------------------------------------------
+
+    def listed(self, made: list[_Made], blocks: list[Block], numbers: Numbers) -> list[Expanded]:
+        items: list[Expanded] = []
+        for block in blocks:
+            before: frozenset[int] = frozenset()
+            set_at: dict[int, int] = {}
+            for position in range(block.start, block.end):
+                one = made[position]
+                operands = frozenset(
+                    value
+                    for value in one.reads
+                    if value >= 0 and value not in self.predicates and value not in self.uniform
+                )
+                base = one.opcode.partition(" ")[0].partition(".")[0]
+                if base in ("BRA", "EXIT") and one.guard:
+                    places = [set_at[value] for value in one.reads if value in set_at]
+                    if places:
+                        waits = _TO_BRANCH - (position - max(places)) + 1
+                        if waits > 1 and position > block.start:
+                            items[-1] = replace(items[-1], encoding=_control(min(15, waits)))
+                for value in one.writes:
+                    if value in self.predicates:
+                        set_at[value] = position
+                registers = self.registers_of(one, operands, numbers)
+                kept = operands & before
+                count = sum(max(1, self.words.get(value, 1)) for value in operands)
+                fewer = sum(max(1, self.words.get(value, 1)) for value in operands - kept)
+                text = self.text(one, registers, base)
+                items.append(
+                    Expanded(
+                        ".text", "kernel", 16 * position, text, self.number_of(one.origin),
+                        _control(_STALLS.get(base, 1)), registers, (_banks(count), _banks(fewer)),
+                    )
+                )  # fmt: skip
+                before = operands - frozenset(one.writes)
+        return items
+
+    def number_of(self, item: Instruction | None) -> int:
+        """The number of the PTX instruction (``assemble.instructions_of``), 0 for none."""
+        origin = item if item is None else self.origins.get(item, item)
+        return 0 if origin is None else origin.index + 1
+
+    def registers_of(self, one: _Made, operands: frozenset[int], numbers: Numbers) -> Accesses:
+        def places(values: Iterable[int]) -> tuple[int, ...]:
+            return tuple(
+                dict.fromkeys(place for value in values if value >= 0 for place in numbers.of(value))
+            )
+
+        sources = tuple(
+            Source(slot, numbers.of(value)[0], len(numbers.of(value)))
+            for slot, value in enumerate(sorted(operands))
+        )
+        deciding = tuple(
+            dict.fromkeys((*places(one.address), *(p for p in places(one.reads) if p >= PREDICATES)))
+        )
+        return Accesses(places(one.reads), places(one.writes), sources, deciding)
+
+    def text(self, one: _Made, registers: Accesses, base: str) -> str:
+        """As ``nvdisasm`` prints it, with the registers that were assigned."""
+        opcode, _, rest = one.opcode.partition(" ")
+        results = [_name(number) for number in registers.writes[:1]]
+        sources = [
+            _name(number)
+            for number in registers.reads
+            if number < PREDICATES and number not in registers.deciding
+        ]
+        guard = ""
+        if one.guard:
+            flags = [number for number in registers.reads if number >= PREDICATES]
+            guard = f"{one.guard}P{flags[0] - PREDICATES} " if flags else ""
+        if one.sites:
+            where = (
+                "["
+                + "+".join(_name(number) for number in registers.deciding[:1] if number < PREDICATES)
+                + "]"
+            )
+            places = [where] * (2 if base == "LDGSTS" else 1)
+            operands = [*results, *places, *sources[:1]] if results else [*places, *sources[:1]]
+        else:
+            operands = [*results, *sources] if not rest else [rest]
+        if base == "BRA":
+            operands = ["target"]
+        if base in ("EXIT", "BSYNC", "BSSY", "LDGDEPBAR"):
+            operands = []
+        return f"{guard}{opcode} {', '.join(operands)}".rstrip()
+
+
+#: Effects besides accesses to memory that have machine instructions here.
+_KNOWN = frozenset([
+    "pure", "shfl", "vote", "match", "redux", "activemask", "elect", "warp_barrier", "barrier", "fence", "hint", "async_copy",
+    "matrix", "branch", "return", "exit", "trap",
+])  # fmt: skip
+_NO_RESULT = frozenset(
+    ["BSSY", "BSYNC", "CALL", "BAR", "MEMBAR", "ERRBAR", "LDGDEPBAR", "DEPBAR", "WARPSYNC", "NANOSLEEP"]
+)
+
+
+def _balance(made: list[_Made]) -> None:
+    """Moves additions of two numbers and shifts by constants to the multipliers (``IMAD.IADD``, ``IMAD.SHL``) while the integer ALU
+    has more to do in the block, as ``ptxas`` does from Volta on."""
+    bases = [one.opcode.partition(".")[0] for one in made]
+    more = sum(base in _ALU for base in bases) - sum(base == "IMAD" for base in bases)
+    for one in made:
+        if more <= 1:
+            return
+        becomes = _MOVED.get(one.opcode)
+        if becomes is not None and sum(value >= 0 for value in one.reads) <= 2:
+            one.opcode = becomes
+            more -= 2
+
+
+#: Opcodes of the integer ALU, and those that multipliers execute as well.
+_ALU = frozenset(
+    (
+        "IADD3",
+        "LOP3",
+        "SHF",
+        "LEA",
+        "ISETP",
+        "IMNMX",
+        "SEL",
+        "FSETP",
+        "FSEL",
+        "FMNMX",
+        "PRMT",
+        "PLOP3",
+        "IABS",
+        "SGXT",
+        "BMSK",
+    )
+)
+_MOVED = {"IADD3": "IMAD.IADD", "SHF.L.U32": "IMAD.SHL"}
+
+
+def _refuse(item: Instruction) -> list[_Made]:
+    raise NotRun(f"{item.opcode} is simulated on machine code only")
+
+
+def _registers(address: Address) -> Iterable[Register]:
+    return (address.base,) if isinstance(address.base, Register) else ()
+
+
+def _addresses(item: Instruction) -> bool:
+    return any(isinstance(operand, Address) for operand in item.operands)
+
+
+def _kind_of(block: BasicBlock) -> str:
+    return {"indirect": "branch", "barrier": "fall"}.get(block.kind, block.kind)
+
+
+def _control(stall: int) -> int:
+    return (stall | _NO_SCOREBOARDS) << 105
+
+
+def _banks(count: int) -> int:
+    """``count`` registers, spread over the two banks."""
+    return min(15, (count + 1) // 2) | min(15, count // 2) << 4
+
+
+def _name(number: int) -> str:
+    if number >= PREDICATES:
+        return f"P{number - PREDICATES}"
+    return f"UR{number - _UNIFORM}" if number >= _UNIFORM else f"R{number}"

@@ -138,8 +138,10 @@ class ExpandedTracer(TraceKernel):
         if self.aliases is not None and self.aliases != aliases_of(record):
             raise ValueError("other pointers of this launch point into the same array")
         size = self.kernel.param_bytes - OWN_BYTES - 8 * len(self.variables)
+        # The traced program may be one with unrolled loops, parsed from another text.
+        numbers = {symbol.name: number for symbol, number in program.symbol_of.items()}
         addresses = b"".join(
-            (int(plan.symbols[program.symbol_of[item]]) - _start(item)).to_bytes(8, "little")
+            (int(plan.symbols[numbers[item.name]]) - _start(item)).to_bytes(8, "little")
             for item in self.variables
         )
         return plan.parameters.ljust(size, b"\0") + addresses

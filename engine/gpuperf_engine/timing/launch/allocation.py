@@ -19,7 +19,7 @@ from ...ptx.syntax import Immediate
 from ...results import Resources
 from ...simt.program import Program, declared_registers
 
-__all__ = ["NO_REGISTER", "Allocation", "allocate", "registers_that_fit"]
+__all__ = ["NO_REGISTER", "Allocation", "allocate", "most_registers", "registers_that_fit"]
 
 _KEPT_ASIDE = 2
 """Registers that an estimate adds to live ones, for the ABI and address computations."""
@@ -73,11 +73,16 @@ def allocate(record: LaunchRecord, machine: Machine, resources: Resources) -> Al
             f"registers: {registers} estimated, of which {fitting} fit with {prod(record.plan.block)} threads per CTA"
         )
         registers = fitting
-    most = max((limit, *_requested(program)))
+    most = most_registers(program, machine)
     spilled = Spilled() if program.registers <= min(most, 254) else _spilled(program, most)
     if spilled.words:
         notes.append(f"spills: {4 * spilled.words} bytes per thread estimated, with {most} registers")
     return Allocation(registers, spilled.loads, spilled.stores, spilled.words, tuple(notes))
+
+
+def most_registers(program: Program, machine: Machine) -> int:
+    """The most registers per thread that a kernel may have: what its directives allow, or warpgroups request at run time."""
+    return max((_declared(program, machine), *_requested(program)))
 
 
 def _declared(program: Program, machine: Machine) -> int:

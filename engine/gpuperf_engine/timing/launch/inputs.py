@@ -11,6 +11,7 @@ from ...machines.occupancy import WARP_SIZE
 from ...results import CodeLine
 
 __all__ = [
+    "EXPANDED",
     "NO_ORIGIN",
     "SIMULATION",
     "Block",
@@ -25,6 +26,8 @@ __all__ = [
 SIMULATION = "simulation"
 """The model whose input is a launch and its machine code; defined here so that importing it does not import
 ``timing.models.simulation``."""
+EXPANDED = "simulation-expanded"
+"""The same simulation on the machine code that the PTX and the expansion table suggest, without an assembler."""
 NO_ORIGIN = -1
 """``Instruction.origin`` of instructions without a PTX instruction."""
 

@@ -15,14 +15,15 @@ from ...profile.images import NOTE, image_traffic
 from ...ptx.syntax import Instruction
 from ...results import Estimate, Resources, StalledInstruction
 from ...sass.assemble import instructions_of
-from ...sass.sm.kept import assembled_resources, timed_launch
-from ...sass.sm.launch import NotRun, Timed, trace_launch
+from ...sass.sm.kept import AssembledCode, CodeSource, timed_launch
+from ...sass.sm.launch import NotRun, Timed
 from ...sass.sm.numbers import CodeCaches, SmNumbers
 from ...sass.sm.window import Window
 from ...sass.tools import find_tool
+from ..expanded.launch import ExpandedCode
 from ..launch.bounds import WAVEFRONT
 from ..launch.contention import contention
-from ..launch.inputs import SIMULATION
+from ..launch.inputs import EXPANDED, SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
@@ -34,8 +35,9 @@ _DECIDES = 0.8
 
 @dataclass(frozen=True)
 class Simulation:
-    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` replace those that
-    ``ptxas`` assigns; ``changed``: changes of instructions (``sm_records.Change``), by position.
+    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` replace those of the
+    code; ``changed``: changes of instructions (``sm_records.Change``), by position; ``expanded``: the registers and shared memory of a
+    launch whose code follows from the PTX and the expansion table (``timing.expanded``), ``None`` for the code of ``ptxas``.
 
     The methods raise ``MachineError`` if ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` if the launch cannot be simulated,
     and ``LaunchError`` if no CTA fits on an SM.
@@ -46,6 +48,7 @@ class Simulation:
     warm: bool = False
     resources: Resources | None = None
     changed: Mapping[int, int] | None = None
+    expanded: Resources | None = None
 
     def architecture(self) -> str:
         """The architecture that the PTX is assembled for."""
@@ -55,9 +58,15 @@ class Simulation:
             raise NotRun(f"PTX for {target} cannot run on {self.machine.id}")
         return architecture
 
+    def code(self) -> CodeSource:
+        """The machine code of the launch."""
+        if self.expanded is None:
+            return AssembledCode(self.record, self.architecture())
+        return ExpandedCode(self.record, self.architecture(), self.machine, self.expanded)
+
     def used(self) -> Resources:
         """Registers per thread and shared memory per CTA."""
-        return self.resources or assembled_resources(self.record, self.architecture())
+        return self.resources or self.code().used()
 
     def occupied(self) -> Occupancy:
         """The occupancy of an SM."""
@@ -73,8 +82,7 @@ class Simulation:
         """The simulated time in clocks."""
         numbers, resident = numbers_of(self.machine), self.occupied()
         return timed_launch(
-            self.record,
-            self.architecture(),
+            self.code(),
             numbers,
             resident.ctas_per_sm,
             resident.shared_per_cta,
@@ -85,8 +93,11 @@ class Simulation:
     def window(self, start: int | None, clocks: int) -> Window:
         """The activity of warps and units of the SM in ``clocks`` clocks, from ``start`` or in the middle of the simulated CTAs."""
         numbers, resident = numbers_of(self.machine), self.occupied()
-        traced = trace_launch(self.record, self.architecture())
-        return traced.window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.warm, start, clocks)
+        return (
+            self.code()
+            .trace()
+            .window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.warm, start, clocks)
+        )
 
     def atomics(self) -> float:
         """Clocks that the atomics at the hottest address need."""
@@ -105,18 +116,24 @@ def _busy(bounds: Mapping[str, float], cycles: float) -> tuple[float, float]:
 
 
 def simulated(
-    record: LaunchRecord, machine: Machine, *, warm: bool = False, resources: Resources | None = None
+    record: LaunchRecord,
+    machine: Machine,
+    *,
+    warm: bool = False,
+    resources: Resources | None = None,
+    expanded: Resources | None = None,
 ) -> Estimate:
     """The predicted time of one launch. Arguments and errors as for ``Simulation``."""
     numbers_of(machine)
-    find_tool("ptxas")
-    return estimate_of(Simulation(record, machine, warm, resources))
+    if expanded is None:
+        find_tool("ptxas")
+    return estimate_of(Simulation(record, machine, warm, resources, expanded=expanded))
 
 
 def estimate_of(simulation: Simulation) -> Estimate:
     """The predicted time. Errors as for ``Simulation``."""
     record, machine = simulation.record, simulation.machine
-    assembler = f"ptxas {find_tool('ptxas').full_version}"
+    assembler = "" if simulation.expanded is not None else f"ptxas {find_tool('ptxas').full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
     bounds = dict(timed.bounds)
     if atomics := max(bounds.get("atomics", 0.0), simulation.atomics()):
@@ -128,7 +145,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
     return Estimate(
         machine=machine.id,
         machine_revision=machine.revision,
-        model=SIMULATION,
+        model=SIMULATION if assembler else EXPANDED,
         time_us=machine.launch_overhead_us + exec_us,
         launch_us=machine.launch_overhead_us,
         cycles=cycles,
@@ -140,7 +157,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
         waves=record.plan.ctas / (resident.ctas_per_sm * machine.sm_count),
         assembler=assembler,
         model_revision=REVISION,
-        notes=_notes(timed, assembler) + ((NOTE,) if image_traffic(record) else ()),
+        notes=_notes(timed, simulation.code().name) + ((NOTE,) if image_traffic(record) else ()),
         stalled=_stalled(record, timed),
         l2_read_sectors=timed.reads,
     )
@@ -191,8 +208,8 @@ def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:
     return most if bounds[most] >= _DECIDES * cycles else "latency"
 
 
-def _notes(timed: Timed, assembler: str) -> tuple[str, ...]:
-    parts = [f"simulation of one SM on the machine code of {assembler}"]
+def _notes(timed: Timed, code: str) -> tuple[str, ...]:
+    parts = [f"simulation of one SM on {code}"]
     if timed.simulated != timed.ctas:
         parts.append(f"{timed.simulated} of its {timed.ctas} CTAs; the time of the others follows from these")
     if timed.strata:

@@ -1,0 +1,331 @@
+"""Loops of one basic block that an assembler unrolls, as PTX.
+
+``ptxas`` makes the iterations of a loop straight code if their number is a constant and they do not load too much.
+
+It makes four iterations of a short loop one if a counter with a constant step is compared with a bound that the loop does not
+change: it tests once whether four are left, and executes the rest one by one. The order of loads in the unrolled body decides how many
+of them wait for memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from ...flow.blocks import BasicBlock
+from ...flow.operands import writes
+from ...isa.effects import INDIRECT_BRANCH, LOAD
+from ...ptx import spell
+from ...ptx.module import Function, Module
+from ...ptx.parse import parse
+from ...ptx.syntax import Immediate, Instruction, Register
+from ...ptx.write import Names, head
+from ...simt.program import Program
+from .merging import merges_of
+from .straight import Straight
+
+__all__ = ["TIMES", "Unrolled", "unrolled"]
+
+TIMES = 4
+"""Iterations that become one."""
+#: The most instructions of a loop that ptxas 13.0 unrolls, besides its counter: with barriers, with loads from global memory, with
+#: others, and without loads. Measured on loops of one kind for sm_80: 18 multiply-adds, 15 global loads with an addition each, 32
+#: shared ones, 6 multiply-adds with barriers.
+_WITH_BARRIER, _GLOBAL, _SHARED, _ARITHMETIC = 12, 30, 64, 18
+#: Up to which number of iterations, how many loads a loop may have in all its iterations together that ptxas 13.0 makes straight
+#: code, and the most instructions of all such code, measured on loops of loads with an addition each, and of multiply-adds alone,
+#: for sm_86.
+_LOADS = ((7, 128), (15, 152), (31, 192), (63, 256), (127, 320), (1 << 62, 384))
+_STRAIGHT = 4096
+_SMALLER, _LARGER = frozenset(("lt", "le")), frozenset(("gt", "ge"))
+_INVERSE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne"}
+_TYPES = frozenset(("s32", "u32", "s64", "u64"))
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """``kernel``: the kernel with unrolled loops; ``origins``: for each of its instructions the one that it was made of, ``None`` for
+    those of the tests whether enough iterations are left."""
+
+    kernel: Function
+    origins: tuple[Instruction | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A loop: its counter before an iteration (``held``), ``step``, ``bound`` and the comparison that continues it (``lt``, ``gt``
+    …), with its type; ``trips``: the number of iterations, 0 if it is no constant; ``start``: the value of the counter before the
+    first."""
+
+    held: Register
+    step: int
+    bound: Register | Immediate
+    comparison: str
+    kind: str
+    trips: int = 0
+    start: int = 0
+
+
+def unrolled(program: Program) -> Unrolled | None:
+    """The kernel of a program with unrolled loops; ``None`` if there are none."""
+    loops: dict[int, tuple[BasicBlock, _Counted]] = {}
+    starts, merged = _starts(program), merges_of(program, {}).gone
+    found = [
+        (block, counted)
+        for block in program.blocks_of(0)
+        if block.instructions and (counted := _counted(block)) is not None
+    ]
+    constant = [_trips(counted, starts.get(counted.held)) for _, counted in found]
+    constant = [
+        trips if trips and _straight(block, trips, merged) else 0
+        for (block, _), trips in zip(found, constant)
+    ]
+    if sum(len(block.instructions) * trips for (block, _), trips in zip(found, constant)) > _STRAIGHT:
+        constant = [0] * len(found)
+    for (block, counted), trips in zip(found, constant):
+        if trips or _short(block, merged):
+            loops[block.instructions[0].index] = (
+                block,
+                replace(counted, trips=trips, start=starts.get(counted.held, 0)),
+            )
+    if not loops or any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
+        return None
+    return _Writer(program.kernel, loops).written()
+
+
+def _starts(program: Program) -> dict[Register, int]:
+    """The constants that registers hold when loops begin: those of their only definition outside of loops of one block."""
+    defined: dict[Register, list[Instruction]] = {}
+    for block in program.blocks_of(0):
+        if block.index not in block.back_edges:
+            for item in block.instructions:
+                for register in writes(item):
+                    defined.setdefault(register, []).append(item)
+    found: dict[Register, int] = {}
+    for register in defined:
+        at, seen = register, set[Register]()
+        while at not in seen and len(defined.get(at, ())) == 1:
+            seen.add(at)
+            item = defined[at][0]
+            if not item.opcode.startswith("mov.") or item.guard is not None:
+                break
+            value = item.operands[1]
+            if isinstance(value, Immediate) and value.kind == "int":
+                found[register] = value.value
+            if not isinstance(value, Register):
+                break
+            at = value
+    return found
+
+
+def _trips(counted: _Counted, start: int | None) -> int:
+    """The number of iterations, if it is a constant and small enough for straight code; otherwise 0."""
+    if start is None or not isinstance(counted.bound, Immediate):
+        return 0
+    bits = int(counted.kind[1:])
+
+    def number(value: int) -> int:
+        value %= 1 << bits
+        return value - (1 << bits) if counted.kind[0] == "s" and value >> bits - 1 else value
+
+    bound, at = number(counted.bound.value), number(start)
+    going = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__}[counted.comparison]
+    # the iterations up to the one whose test fails
+    distance = abs(bound - at) // abs(counted.step)
+    for trips in (distance, distance + 1, distance + 2):
+        if trips >= 1 and not going(number(at + trips * counted.step), bound):
+            return trips if trips <= _STRAIGHT else 0
+    return 0
+
+
+def _straight(block: BasicBlock, trips: int, merged: Collection[Instruction]) -> bool:
+    """Whether the iterations of a loop become straight code. ``merged``: loads that others include."""
+    items = [item for item in block.instructions if item not in merged]
+    loads = sum(item.effect is LOAD and item.form.space not in ("param", "const") for item in items)
+    allowed = next(most for last, most in _LOADS if trips <= last)
+    return loads * trips <= allowed and len(items) * trips <= _STRAIGHT
+
+
+def _short(block: BasicBlock, merged: Collection[Instruction]) -> bool:
+    items = [item for item in block.instructions if item not in merged]
+    if any(item.effect.is_barrier for item in items):
+        return len(items) <= _WITH_BARRIER
+    loads = [item.form.space for item in items if item.effect is LOAD]
+    limit = _ARITHMETIC + 3
+    if "shared" in loads:
+        limit = _SHARED
+    elif loads:
+        limit = _GLOBAL + 4
+    return len(items) <= limit
+
+
+def _counted(block: BasicBlock) -> _Counted | None:
+    """The counter of a loop of one block; ``None`` if it has none, or must not be unrolled."""
+    last = block.instructions[-1]
+    if (
+        block.kind != "branch"
+        or block.index not in block.back_edges
+        or block.guard is None
+        or not block.counted
+    ):
+        return None
+    if block.successors[0] != block.index or last.pragmas or block.synchronises:
+        return None
+    defined: dict[Register, list[Instruction]] = {}
+    for item in block.instructions:
+        for register in writes(item):
+            defined.setdefault(register, []).append(item)
+    tests = defined.get(block.guard.register, [])
+    if len(tests) != 1 or tests[0].guard is not None or not tests[0].opcode.startswith("setp."):
+        return None
+    words = tests[0].opcode.split(".")
+    if len(words) != 3 or words[2] not in _TYPES or len(tests[0].operands) != 3:
+        return None
+    _, counter, bound = tests[0].operands
+    comparison = words[1]
+    if block.guard.negated:
+        comparison = _INVERSE.get(comparison, "")
+    if not isinstance(counter, Register) or not isinstance(bound, (Register, Immediate)) or bound in defined:
+        return None
+    steps = defined.get(counter, [])
+    if len(steps) != 1 or steps[0].guard is not None or not steps[0].opcode.startswith(("add.", "sub.")):
+        return None
+    _, held, step = steps[0].operands
+    if not isinstance(held, Register) or not isinstance(step, Immediate) or held.type is not counter.type:
+        return None
+    if held is not counter:
+        copies = defined.get(held, [])
+        if (
+            len(copies) != 1
+            or not copies[0].opcode.startswith("mov.")
+            or copies[0].operands[1] is not counter
+        ):
+            return None
+    by = step.value if steps[0].opcode.startswith("add.") else -step.value
+    bits = 1 << int(words[2][1:])
+    by = (by + bits // 2) % bits - bits // 2
+    if comparison == "ne":
+        comparison = "lt" if by > 0 else "gt"
+    if by == 0 or comparison not in (_SMALLER if by > 0 else _LARGER):
+        return None
+    return _Counted(held, by, bound, comparison, words[2])
+
+
+class _Writer:
+    def __init__(self, kernel: Function, loops: dict[int, tuple[BasicBlock, _Counted]]) -> None:
+        self.kernel, self.loops = kernel, loops
+        self.names = Names(kernel.module, kernel)
+        self.lines: list[str] = []
+        self.origins: list[Instruction | None] = []
+        self.declared: list[str] = []
+
+    def written(self) -> Unrolled:
+        kernel = self.kernel
+        ends: dict[int, list[str]] = {}
+        for label, index in kernel.labels.items():
+            ends.setdefault(index, []).append(f"{self.names.labels[label]}:")
+        skipped = -1
+        for item in kernel.instructions:
+            if item.index in self.loops:
+                block, counted = self.loops[item.index]
+                self.loop(block, counted, ends.get(item.index, []))
+                skipped = item.index + len(block.instructions)
+            if item.index < skipped:
+                continue
+            self.lines += ends.get(item.index, ())
+            self.add(item)
+        self.lines += ends.get(len(kernel.instructions), ())
+        text = "\n".join(
+            [
+                *_header(kernel.module, self.names),
+                head(kernel),
+                *spell.tuning(kernel),
+                "{",
+                *self.names.declarations(),
+                *self.declared,
+                *self.lines,
+                "}",
+                "",
+            ]
+        )
+        made = parse(text, path=kernel.module.path)[kernel.name]
+        return Unrolled(made, tuple(self.origins))
+
+    def add(self, item: Instruction) -> None:
+        self.lines.append(f"\t{spell.instruction(item, self.names)}")
+        self.origins.append(item)
+
+    def made(self, text: str) -> None:
+        self.lines.append(f"\t{text}")
+        self.origins.append(None)
+
+    def loop(self, block: BasicBlock, counted: _Counted, labels: list[str]) -> None:
+        names = self.names
+        further, enough = names.fresh("%ahead"), names.fresh("%enough")
+        self.declared += [f"\t.reg .{counted.held.type.name} {further};", f"\t.reg .pred {enough};"]
+        start, rest, after = names.fresh("$unrolled"), names.fresh("$rest"), names.fresh("$after")
+        bound = spell.operand(counted.bound, names)
+
+        def test() -> None:
+            held = names.register(counted.held)
+            self.made(f"add.{counted.kind} {further}, {held}, {(TIMES - 1) * counted.step};")
+            self.made(f"setp.{counted.comparison}.{counted.kind} {enough}, {further}, {bound};")
+
+        # Branches from elsewhere enter the loop here.
+        self.lines += labels
+        guard = block.guard
+        assert guard is not None
+        if counted.trips:
+            self.straight(block, counted.trips, keep=guard.register in block.live_out, counted=counted)
+            return
+        test()
+        self.made(f"@!{enough} bra {rest};")
+        self.lines.append(f"{start}:")
+        self.straight(block, TIMES, keep=True)
+        leave = f"@{'' if guard.negated else '!'}{names.register(guard.register)} bra {after};"
+        test()
+        self.made(f"@{enough} bra {start};")
+        self.made(leave)
+        self.lines.append(f"{rest}:")
+        entry = block.instructions[0].index
+        names.at[entry], known = rest, names.at[entry]
+        for item in block.instructions:
+            self.add(item)
+        names.at[entry] = known
+        self.lines.append(f"{after}:")
+
+    def straight(self, block: BasicBlock, times: int, keep: bool, counted: _Counted | None = None) -> None:
+        """``times`` iterations without their branches; without their tests, but for the last one if it is to be kept. ``counted``: the
+        counter, if it is a constant in front of them."""
+        guard, last = block.guard, block.instructions[-1]
+        assert guard is not None
+        code = Straight(
+            self.names, self.line, self.declare, {*block.live_in, *block.live_out, guard.register}
+        )
+        if counted is not None:
+            code.start(counted.held, counted.start)
+        body = block.instructions[:-1]
+        without = [item for item in body if writes(item) != (guard.register,)]
+        for number in range(times):
+            code.run(body if keep and number == times - 1 else without)
+        code.finish(last)
+
+    def line(self, text: str, item: Instruction) -> None:
+        self.lines.append(f"\t{text}")
+        self.origins.append(item)
+
+    def declare(self, registers: Iterable[tuple[Register, str]]) -> None:
+        self.declared += [f"\t.reg .{register.type.name} {name};" for register, name in registers]
+
+
+def _header(module: Module, names: Names) -> list[str]:
+    lines = [f".version {module.version[0]}.{module.version[1]}"]
+    lines.append(f".target {', '.join([module.target, *module.target_options])}")
+    lines.append(f".address_size {module.address_size}")
+    lines += [
+        f"{head(function)};" for function in map(module.function, module.functions) if not function.is_entry
+    ]
+    return [
+        *lines,
+        *(f"{spell.declare(variable, variable.name, names)};" for variable in module.variables.values()),
+    ]

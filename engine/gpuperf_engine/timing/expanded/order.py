@@ -17,7 +17,7 @@ __all__ = ["Step", "ordered"]
 
 
 #: Live registers up to which loads come early in any block, and registers beyond the fewest that a block needs.
-_FEW, _MORE = 42, 16
+_FEW, _MORE = 56, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ def _ordered(steps: Sequence[Step], values: _Values, registers: int) -> tuple[li
 
 class _Ready:
     """The steps whose operands have been issued: in the order in which they are due; and for fewest registers those that write no more
-    than they read, then those that are the last that another step waits for, then the others, each in the order in which their results
-    are used up in the program."""
+    than they read, then those that are the last that all steps wait for that use their results, or some of these, then the others, each
+    in the order in which their results are used up in the program."""
 
     def __init__(
         self,
@@ -147,27 +147,37 @@ class _Ready:
             for later in laters:
                 self.waits_for[later].append(at)
         self.done = [False] * len(steps)
-        self.open = [not count for count in before]
+        self.open = [False] * len(steps)
         self.first: list[tuple[float, int]] = []
-        self.few: tuple[list[tuple[int, int]], ...] = [], [], []
-        for at, count in enumerate(before):
-            if not count:
-                self._add(at)
+        self.few: tuple[list[tuple[int, int]], ...] = [], [], [], []
+        #: For each step, how many wait for its results, and how many of these for nothing else.
+        self.enabled = [0] * len(steps)
+        self.waiting = [sum(laters.values()) for laters in after]
         for at, count in enumerate(before):
             if count == 1:
                 self._enabled(at)
+        for at, count in enumerate(before):
+            if not count:
+                self._add(at)
 
     def _add(self, at: int) -> None:
         self.open[at] = True
         heapq.heappush(self.first, (self.due[at], at))
-        enables = any(self.before[later] == 1 for later in self.after[at])
-        heapq.heappush(self.few[0 if self.steady[at] else 1 if enables else 2], (self.ends[at], at))
+        heapq.heappush(self.few[self._rank(at)], (self.ends[at], at))
+
+    def _rank(self, at: int) -> int:
+        if self.steady[at]:
+            return 0
+        if self.enabled[at] == self.waiting[at]:
+            return 1
+        return 2 if self.enabled[at] else 3
 
     def _enabled(self, later: int) -> None:
-        """One step that another waits for is left."""
+        """Of the steps that another waits for one is left."""
         at = next(one for one in self.waits_for[later] if not self.done[one])
+        self.enabled[at] += self.after[at][later]
         if self.open[at] and not self.steady[at]:
-            heapq.heappush(self.few[1], (self.ends[at], at))
+            heapq.heappush(self.few[self._rank(at)], (self.ends[at], at))
 
     def due_first(self) -> int:
         while self.done[self.first[0][1]]:

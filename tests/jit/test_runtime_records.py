@@ -125,6 +125,18 @@ def test_functions_that_only_return_are_written_where_they_are_called(tmp_path: 
     assert call(ctypes.addressof(outer), 0) == 5 + 6 + (2 * 5 + 2) + (2 * 6 + 3)
 
 
+def test_decorators_are_attributes_of_functions(tmp_path: Path) -> None:
+    path = tmp_path / "decorated.py"
+    functions = "@expanded\ndef f(i: int) -> int:\n    return i\n\n\n@separate\ndef g(i: int) -> int:\n    return f(i)\n"
+    path.write_text(functions)
+    text = compile_python.translate([path], {})
+    assert "@f(i64 %a.i) alwaysinline nounwind" in text and "@g(i64 %a.i) noinline nounwind" in text
+    other = tmp_path / "other.py"
+    other.write_text(functions.replace("separate", "cache"))
+    with pytest.raises(ValueError, match=r"^g, line 6: cache cannot be translated$"):
+        compile_python.translate([other], {})
+
+
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 63, 64, 71, 200, 320])
 def test_fill_and_copy(tmp_path: Path, size: int) -> None:
     """As many bytes as are asked for, at any address."""

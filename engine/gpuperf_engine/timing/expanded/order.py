@@ -118,9 +118,9 @@ def _ordered(steps: Sequence[Step], values: _Values, registers: int) -> tuple[li
 
 
 class _Ready:
-    """The steps whose operands have been issued: in the order in which they are due; and for fewest registers those that write no more
-    than they read, then those that are the last that all steps wait for that use their results, or some of these, then the others, each
-    in the order in which their results are used up in the program."""
+    """The steps whose operands have been issued: in the order in which they are due; and for fewest registers those that write no
+    more than they read, then those that are the last that all steps wait for that use their results, or some of these, then the
+    others, each in the order in which their results are used up in the program."""
 
     def __init__(
         self,

@@ -28,12 +28,9 @@ LANES = np.arange(32)
 WORDS = 1 << 12
 #: Why kernels of the examples are not traced.
 REFUSED = {
-    "cluster_histogram": "its CTAs form clusters",
-    "cluster_sum": "its CTAs form clusters",
+    "cluster_histogram": "may depend on shared memory of other CTAs",
     "bfs_frontier": "its control flow or addresses depend on results of its atomics",
     "hgemm_wmma": "it moves fragments of wmma",
-    "hgemm_wgmma": "it multiplies matrices with warpgroups",
-    "hgemm_specialised": "it uses mbarriers",
     "fft512": "it calls functions",
     "carrier": "it calls functions",
 }

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ...flow.liveness import words_of
 from ...flow.operands import reads, writes
-from ...isa.effects import ASYNC_COPY, BRANCH, CALL, LOAD, RETURN, THREAD_EXIT, TRAP
-from ...ptx.syntax import Address, Instruction, Register
+from ...isa.effects import ASYNC_COPY, BRANCH, CALL, LOAD, RETURN, THREAD_EXIT, TRAP, WARPGROUP
+from ...ptx.syntax import Address, Immediate, Instruction, Operand, Register
 from ...sass.graph import Block, Graph
 from ...sass.listing import Listing
 from ...sass.registers import PREDICATES, Accesses, Expanded, Source
@@ -22,6 +23,7 @@ from ...sass.run.writer import NotRun
 from ...sass.sm.operations import unit_of_opcode
 from ...simt.program import BasicBlock, Program
 from ..launch.allocation import Allocation
+from .asynchronous import PRODUCTS, committed_of, is_recorded, made_of, register_limits, uniform_of
 from .folding import Folds, folds_of
 from .merging import Merges, merges_of
 from .numbering import Numbers
@@ -90,6 +92,7 @@ class _Made:
     sites: tuple[tuple[int, str, int], ...] = ()
     latency: float = 1.0
     last: bool = False
+    placed: frozenset[int] = frozenset()
 
 
 def code_of(
@@ -231,7 +234,7 @@ class _Builder:
         blocks: list[Block] = []
         for block, body in zip(self.program.blocks, bodies):
             start = len(made)
-            made += self.in_order(body, self.roots_of(block.live_out))
+            made += self.in_order(body, block)
             successors = tuple(target for target in block.successors if target >= 0)
             blocks.append(Block(block.index, start, len(made), 0, _kind_of(block), successors))
         numbers = Numbers(self.words, self.uniform, self.predicates)
@@ -263,6 +266,7 @@ class _Builder:
                 or block.leaves
                 or block.guard is None
                 or block.guard.register in uniform
+                or block.waits
             ):
                 continue
             meet = block.reconvergence
@@ -355,7 +359,10 @@ class _Builder:
             raise NotRun(f"{item.opcode} is simulated on machine code only")
         if effect is TRAP:
             return [_Made("BPT.TRAP", self.roots_of(reads(item)), (), item, guard)]
-        if effect.site or (effect is ASYNC_COPY and item.form.space is not None and _addresses(item)):
+        if effect in PRODUCTS or is_recorded(item):
+            return self.asynchronous(item, guard)
+        # Groups of copies access no memory.
+        if _addresses(item) if effect is ASYNC_COPY else effect.site:
             return self.access(item, guard)
         if effect.needs_semantics is False and effect.name not in _KNOWN:
             raise NotRun(f"{item.opcode} is simulated on machine code only")
@@ -476,6 +483,69 @@ class _Builder:
             )
         ]  # fmt: skip
 
+    # -- what waits for no result --------------------------------------------------------------------------------------
+
+    def asynchronous(self, item: Instruction, guard: str) -> list[_Made]:
+        """The instructions of an mbarrier, a bulk copy or a product of a warpgroup; those without recorded operands need no guard."""
+        if self.architecture < 90:
+            raise NotRun(f"{item.opcode} is simulated on machine code only")
+        guarded = self.roots_of((item.guard.register,)) if guard and item.guard is not None else ()
+        return [
+            _Made(
+                one.opcode, (*one.reads, *guarded) if one.sites else one.reads, one.writes, item, guard if one.sites else "",
+                one.address, tuple((operand, space, 0) for operand, space in one.sites), one.latency, placed=one.placed,
+            )
+            for one in made_of(item, self)
+        ]  # fmt: skip
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return tuple(sorted(set(_ORDER.values())))
+
+    @cached_property
+    def products(self) -> frozenset[Register]:
+        every = (item for block in self.program.blocks for item in block.instructions)
+        return frozenset(register for item in every if item.effect is WARPGROUP for register in writes(item))
+
+    @cached_property
+    def last_products(self) -> frozenset[Instruction]:
+        return committed_of(self.program)
+
+    def committed(self, item: Instruction) -> bool:
+        return item in self.last_products
+
+    def is_uniform(self, register: Register) -> bool:
+        return register in self.of_warp
+
+    @cached_property
+    def of_warp(self) -> frozenset[Register]:
+        return uniform_of(self.program)
+
+    def scratch(self, kind: str) -> int:
+        value = self.fresh()
+        if kind == "uniform":
+            self.uniform.add(value)
+        elif kind == "predicate":
+            self.predicates.add(value)
+            self.words[value] = 0
+        return value
+
+    def known(self, operand: Operand) -> int | None:
+        if isinstance(operand, Register):
+            found = [
+                item
+                for block in self.program.blocks
+                for item in block.instructions
+                if operand in writes(item)
+            ]
+            if len(found) != 1 or not found[0].opcode.startswith("mov.") or found[0].guard is not None:
+                return None
+            return self.known(found[0].operands[1])
+        return operand.value if isinstance(operand, Immediate) else None
+
+    def entering(self, item: Instruction) -> frozenset[Register]:
+        return self.program.blocks[self.program.block_of[item]].live_in
+
     def latency(self, opcode: str) -> float:
         base = opcode.partition(" ")[0]
         if base.startswith(("SHFL", "MATCH", "REDUX")):
@@ -484,7 +554,7 @@ class _Builder:
             return self.latencies["xu"]
         return self.latencies.get(unit_of_opcode(base, self.architecture), self.latencies["alu"])
 
-    def in_order(self, body: list[_Made], later: tuple[int, ...]) -> list[_Made]:
+    def in_order(self, body: list[_Made], block: BasicBlock) -> list[_Made]:
         """The instructions of a block as scheduled; results of copies are those of their sources."""
         renamed: dict[int, int] = {}
         kept: list[_Made] = []
@@ -500,9 +570,15 @@ class _Builder:
             kept.append(one)
         steps = [Step(one.reads, one.writes, one.latency, one.last, bool(one.sites)) for one in kept]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
-        order, live = ordered(steps, sizes, later, self.allocated.registers)
+        limit = self.limits.get(block.index, self.allocated.registers)
+        order, live = ordered(steps, sizes, self.roots_of(block.live_out), limit)
         self.live = max(self.live, live)
         return [kept[at] for at in order]
+
+    @cached_property
+    def limits(self) -> dict[int, int]:
+        """Registers of a thread by block, where ``setmaxnreg`` changes them."""
+        return register_limits(self.program, self.allocated.registers)
 
     # -- the listing ---------------------------------------------------------------------------------------------------
 
@@ -516,7 +592,10 @@ class _Builder:
                 operands = frozenset(
                     value
                     for value in one.reads
-                    if value >= 0 and value not in self.predicates and value not in self.uniform
+                    if value >= 0
+                    and value not in self.predicates
+                    and value not in self.uniform
+                    and value not in one.placed
                 )
                 base = one.opcode.partition(" ")[0].partition(".")[0]
                 if base in ("BRA", "EXIT") and one.guard:
@@ -526,7 +605,7 @@ class _Builder:
                         if waits > 1 and position > block.start:
                             items[-1] = replace(items[-1], encoding=_control(min(15, waits)))
                 for value in one.writes:
-                    if value in self.predicates:
+                    if value in self.predicates and base != "SYNCS":  # whose results take longer
                         set_at[value] = position
                 registers = self.registers_of(one, operands, numbers)
                 kept = operands & before
@@ -560,7 +639,12 @@ class _Builder:
         deciding = tuple(
             dict.fromkeys((*places(one.address), *(p for p in places(one.reads) if p >= PREDICATES)))
         )
-        return Accesses(places(one.reads), places(one.writes), sources, deciding)
+        return Accesses(
+            places(value for value in one.reads if value not in one.placed),
+            places(value for value in one.writes if value not in one.placed),
+            sources,
+            deciding,
+        )
 
     def text(self, one: _Made, registers: Accesses, base: str) -> str:
         """As ``nvdisasm`` prints it, with the registers that were assigned."""
@@ -594,11 +678,26 @@ class _Builder:
 
 #: Effects besides accesses to memory that have machine instructions here.
 _KNOWN = frozenset([
-    "pure", "shfl", "vote", "match", "redux", "activemask", "elect", "warp_barrier", "barrier", "fence", "hint", "async_copy",
-    "matrix", "branch", "return", "exit", "trap",
+    "pure", "shfl", "vote", "match", "redux", "activemask", "elect", "warp_barrier", "barrier", "cluster_barrier", "fence", "hint",
+    "async_copy", "matrix", "branch", "return", "exit", "trap",
 ])  # fmt: skip
 _NO_RESULT = frozenset(
-    ["BSSY", "BSYNC", "CALL", "BAR", "MEMBAR", "ERRBAR", "LDGDEPBAR", "DEPBAR", "WARPSYNC", "NANOSLEEP"]
+    [
+        "BSSY",
+        "BSYNC",
+        "CALL",
+        "BAR",
+        "MEMBAR",
+        "ERRBAR",
+        "LDGDEPBAR",
+        "DEPBAR",
+        "WARPSYNC",
+        "NANOSLEEP",
+        "FENCE",
+        "CCTL",
+        "UTMACMDFLUSH",
+        "USETMAXREG",
+    ]
 )
 
 

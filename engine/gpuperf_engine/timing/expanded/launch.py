@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from ...jit import cache
 from ...machines.machine import Machine
 from ...profile.build import LaunchRecord
 from ...ptx.syntax import Instruction
 from ...results import Resources
+from ...sass.ordering import aliases_of
 from ...sass.run.writer import NotRun
 from ...sass.sm.kept import CodeSource
 from ...sass.sm.launch import Traced
 from ...sass.sm.streams import classes_of
 from ...simt.program import Program, program_of
-from ..launch.allocation import Allocation, allocate, most_registers
+from ..launch.allocation import Allocation, allocate, most_registers, registers_that_fit
 from ..launch.site_traffic import observed_sites
+from .asynchronous import changes_registers
 from .code import Code, code_of
 from .tracing import ExpandedTracer
 from .unrolling import unrolled
@@ -63,26 +66,44 @@ class ExpandedCode(CodeSource):
     def trace(self) -> Traced:
         record, kernel = self.record, self.record.program.kernel
         plan = record.plan
-        name = (ExpandedCode, self.architecture, *self.key)
-        tracer = kernel.memo.get(name)
-        if not isinstance(tracer, ExpandedTracer):
-            tracer = kernel.memo[name] = ExpandedTracer(
-                self._built()[0], int(self.architecture[3:].rstrip("af"))
-            )
+        name, tracer = self._tracer()
         key = (
             plan.grid,
             plan.block,
+            plan.cluster,
             plan.dynamic_shared,
             plan.parameters,
             plan.inputs if tracer.reads_memory else None,
         )
         known = kernel.memo.get((*name, "traced"))
         if isinstance(known, tuple) and known[0] == key:
-            assert isinstance(known[1], Traced)
-            return replace(known[1], record=record)
+            found = known[1]
+            assert isinstance(found, Traced)
+            if found.record.plan.inputs is plan.inputs or not found.of_inputs:
+                return replace(found, record=record)
         traced = Traced(record, tracer, classes_of(tracer, record))
         kernel.memo[(*name, "traced")] = key, traced
         return traced
+
+    def _tracer(self) -> tuple[tuple[object, ...], ExpandedTracer]:
+        """The tracer and its name. Needs what the pointers of the launch point into only if what is stored may otherwise decide."""
+        memo = self.record.program.kernel.memo
+        code: Code | None = None
+        refused = NotRun("")
+        for aliases in (None, aliases_of(self.record)):
+            given = None if aliases is None else tuple(aliases.items())
+            name: tuple[object, ...] = (ExpandedCode, self.architecture, *self.key, given)
+            tracer = memo.get(name)
+            if isinstance(tracer, ExpandedTracer):
+                return name, tracer
+            code = code or self._built()[0]
+            try:
+                tracer = memo[name] = ExpandedTracer(code, int(self.architecture[3:].rstrip("af")), aliases)
+            except NotRun as reason:
+                refused = reason
+                continue
+            return name, tracer
+        raise refused
 
     def _spaces(self) -> tuple[str, ...]:
         """The state space of each memory site; of generic addresses the observed one."""
@@ -96,7 +117,12 @@ class ExpandedCode(CodeSource):
 
     def _built(self) -> tuple[Code, int]:
         """The code, and registers of a thread."""
-        most = self._most()
+        most, kernel = self._most(), self.record.program.kernel
+        bound = kernel.reqntid or kernel.maxntid
+        if bound and changes_registers(self.record.program):
+            # What warps change is the number that the declared size of a CTA leaves.
+            most = registers_that_fit(self.machine, prod(bound), kernel.minnctapersm or 1) or most
+            return self._code(Allocation(most)), most
         code = self._code(Allocation(most - _KEPT_ASIDE))
         if code.registers + _KEPT_ASIDE <= most:
             return code, code.registers + _KEPT_ASIDE

@@ -11,6 +11,7 @@ from ...isa.effects import (
     ASYNC_COPY,
     ATOMIC,
     BARRIER,
+    CLUSTER_BARRIER,
     ELECT,
     FENCE,
     HINT,
@@ -29,6 +30,7 @@ from ...machines.expansion import expansion_of
 from ...ptx.syntax import Immediate, Instruction, SpecialRegister
 from ...sass.run.writer import NotRun
 from ...sass.sm.operations import unit_of_opcode
+from .asynchronous import FENCES, cluster_barrier
 
 __all__ = ["Piece", "memory_opcode", "pieces_of", "width"]
 
@@ -100,11 +102,15 @@ def pieces_of(instruction: Instruction, architecture: int) -> tuple[Piece, ...]:
     effect = instruction.effect
     words = instruction.opcode.split(".")
     if effect is HINT:
+        if words[0] == "setmaxnreg":
+            return Piece("WARPSYNC"), Piece("USETMAXREG")
         return (Piece("NANOSLEEP"),) if words[0] == "nanosleep" else ()
     if effect is FENCE:
-        return _fence(words)
+        return _fence(words, architecture)
     if effect is WARP_BARRIER:
         return (Piece("WARPSYNC"),) if architecture >= 70 else ()
+    if effect is CLUSTER_BARRIER:
+        return tuple(map(Piece, cluster_barrier(words)))
     if effect is BARRIER:
         return (Piece(_barrier(instruction)),)
     if effect is ASYNC_COPY:
@@ -187,8 +193,10 @@ def _named(instruction: Instruction, unit: str, architecture: int) -> str:
     return _OF_UNIT[unit]
 
 
-def _fence(words: list[str]) -> tuple[Piece, ...]:
-    if "proxy" in words:
+def _fence(words: list[str], architecture: int) -> tuple[Piece, ...]:
+    if words[1:3] == ["proxy", "async"] and architecture >= 90:
+        return tuple(map(Piece, FENCES[words[3] if len(words) > 3 else ""]))
+    if "proxy" in words or words[1] == "mbarrier_init":
         return ()
     scope = next((word for word in words if word in ("cta", "gl", "sys", "gpu", "cluster")), "gpu")
     if scope == "cta":
@@ -212,6 +220,11 @@ def _barrier(instruction: Instruction) -> str:
 def _group(instruction: Instruction) -> tuple[Piece, ...]:
     """Groups of asynchronous copies, and waits for them."""
     words = instruction.opcode.split(".")
+    if "bulk" in words and "commit_group" in words:
+        return (Piece("UTMACMDFLUSH"),)
+    if "bulk" in words and isinstance(instruction.operands[0], Immediate):
+        waits = Piece(f"DEPBAR.LE SB0, {instruction.operands[0].value:#x}")
+        return (waits,) if "read" in words else (waits, Piece("CCTL.IVALL"))
     if "commit_group" in words:
         return (Piece("LDGDEPBAR"),)
     if "wait_all" in words:

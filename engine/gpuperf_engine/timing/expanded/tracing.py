@@ -34,9 +34,6 @@ from ...isa.effects import (
     TENSOR_ORDER,
     TEXTURE,
     WARPGROUP,
-    WARPGROUP_COMMIT,
-    WARPGROUP_FENCE,
-    WARPGROUP_WAIT,
     Effect,
 )
 from ...isa.spaces import WINDOWS
@@ -58,11 +55,22 @@ from ...ptx.syntax import (
 )
 from ...ptx.write import Names, alone
 from ...sass.ordering import aliases_of
-from ...sass.run.trace_kernel import OFF, OWN_BYTES, Site, TraceKernel, place_of, prologue, setup
+from ...sass.run.trace_kernel import OFF, OWN_BYTES, Site, Trace, TraceKernel, place_of, prologue, setup
 from ...sass.run.writer import NotRun
 from ...simt.launch import LaunchPlan
 from ...simt.program import EXIT, BasicBlock, Program, build_program
 from ...symbolic.slice_program import dependence_of
+from .asynchronous import (
+    PRODUCTS,
+    RESERVED,
+    Clusters,
+    Recordings,
+    Untimed,
+    is_copy,
+    is_recorded,
+    replaced,
+    signals,
+)
 from .code import Code, Recorded
 
 __all__ = ["ExpandedTracer"]
@@ -74,19 +82,12 @@ _OLDEST = (6, 2)
 _MATRICES = frozenset((MATRIX, MATRIX_LOAD, MATRIX_STORE))
 #: Reasons for which kernels with instructions of these effects are not traced.
 _REFUSED: dict[Effect, str] = {
-    BULK_COPY: "it copies by TMA, which is simulated on machine code only",
     TENSOR_MAP: "it changes tensor maps, which is simulated on machine code only",
-    MBARRIER: "it uses mbarriers, which are simulated on machine code only",
-    MBARRIER_WAIT: "it uses mbarriers, which are simulated on machine code only",
-    CLUSTER_BARRIER: "its CTAs form clusters, which are simulated on machine code only",
     TEXTURE: "it reads textures or surfaces, which are simulated on machine code only",
     SURFACE: "it reads textures or surfaces, which are simulated on machine code only",
     IMAGE_QUERY: "it reads textures or surfaces, which are simulated on machine code only",
     STACK: "it allocates local memory while it runs",
-} | dict.fromkeys(
-    (WARPGROUP, WARPGROUP_COMMIT, WARPGROUP_FENCE, WARPGROUP_WAIT),
-    "it multiplies matrices with warpgroups, which is simulated on machine code only",
-)
+}
 
 
 class ExpandedTracer(TraceKernel):
@@ -98,12 +99,15 @@ class ExpandedTracer(TraceKernel):
     def __init__(self, code: Code, number: int, aliases: Aliases | None = None) -> None:
         program = code.program
         _check(program)
-        dependence = dependence_of(program)
+        dependence = (
+            Untimed(program) if any(map(is_recorded, _instructions(program))) else dependence_of(program)
+        )
         wanted = slice_program(dependence, "addresses", aliases, counted=False)
         if any(item.system is not None and item.system.effect == "print" for item in wanted.complete):
             raise NotRun("its control flow or addresses depend on results of printf")
         if _atomics_decide(dependence, wanted):  # CTAs that are not traced take part in them
             raise NotRun("its control flow or addresses depend on results of its atomics")
+        _check_slice(program, wanted)
         spaces = _spaces(dependence, wanted)
         self.aliases = aliases
         self.graph, self.number = code.graph, number
@@ -111,8 +115,10 @@ class ExpandedTracer(TraceKernel):
         self.of_block = code.of_block
         self.reads_memory = bool(spaces & {"global", "const"})
         self.reads_shared = "shared" in spaces
-        self.passes_on = False
-        self.parameter_at = _no_parameter
+        if self.reads_shared and any(item.opcode.startswith("mapa") for item in _instructions(program)):
+            raise NotRun("its control flow or addresses may depend on shared memory of other CTAs")
+        self.passes_on = self.reads_shared and any(site.space == "mbarrier" for site in self.sites)
+        self.parameter_at = _parameter
         #: Module variables whose addresses are parameters of the trace kernel.
         self.variables = [
             item
@@ -122,19 +128,29 @@ class ExpandedTracer(TraceKernel):
         written = _Tracing(code, wanted, self.variables, self.reads_shared)
         try:
             self.kernel = parse(written.text(), path="trace of PTX")[written.name]
+            self.reasons = written.reasons
             meets = written.meeting(self.kernel)
             self.kernel.memo["program"] = build_program(self.kernel, meets, outlined=True)
         except EngineError as error:
             raise NotRun(f"its PTX cannot be traced: {error.message}") from None
 
+    def reason(self, line: int) -> str:
+        return self.reasons.get(line - 1, "")
+
     def shared_bytes(self, plan: LaunchPlan) -> int:
         return plan.dynamic_shared
+
+    def copies(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int, warps: int) -> Trace:
+        """As many copies as of machine code, which has a block of its own for each."""
+        blocks = [[self.sites[site].space for site in of_block] for of_block in self.of_block.values()]
+        blocks = [spaces for spaces in blocks if "copy" in spaces]
+        own = sum(2 + 32 * len(spaces) for spaces in blocks)
+        theirs = 34 * sum(spaces.count("copy") for spaces in blocks)
+        return super().copies(record, ctas, words * own // max(1, theirs), warps)
 
     def buffer(self, record: LaunchRecord) -> bytes:
         """The parameters of the launch, then the addresses of module variables."""
         plan, program = record.plan, record.program
-        if plan.cluster_ctas > 1:
-            raise NotRun(_REFUSED[CLUSTER_BARRIER])
         if self.aliases is not None and self.aliases != aliases_of(record):
             raise ValueError("other pointers of this launch point into the same array")
         size = self.kernel.param_bytes - OWN_BYTES - 8 * len(self.variables)
@@ -147,9 +163,9 @@ class ExpandedTracer(TraceKernel):
         return plan.parameters.ljust(size, b"\0") + addresses
 
 
-def _no_parameter(offset: int) -> int:
-    """The trace has no bank 0."""
-    return -1
+def _parameter(offset: int) -> int:
+    """The parameters of the trace begin with those of the launch."""
+    return offset
 
 
 def _start(variable: Variable) -> int:
@@ -170,8 +186,6 @@ def _check(program: Program) -> None:
         raise NotRun("its CTAs cancel the launch of others")
     if kernel.module.address_size != 64:
         raise NotRun("its addresses have 32 bits")
-    if max(kernel.cluster or (1,)) > 1:
-        raise NotRun(_REFUSED[CLUSTER_BARRIER])
     if program.static_instructions > _MOST:
         raise NotRun("too much code")
     for item in _instructions(program):
@@ -189,10 +203,26 @@ def _instructions(program: Program) -> Iterator[Instruction]:
     return (item for block in program.blocks for item in block.instructions)
 
 
+def _check_slice(program: Program, wanted: Slice) -> None:
+    """Raises ``NotRun`` if results of copies or products decide, or operands that are recorded are not computed."""
+    for item in _instructions(program):
+        decides = item in wanted.complete
+        if (item.effect is BULK_COPY or signals(item)) and decides:
+            raise NotRun("its control flow or addresses depend on what copies or asynchronous stores write")
+        if item.effect is WARPGROUP and decides:
+            raise NotRun("its control flow or addresses depend on results of products")
+        if is_recorded(item) and item not in wanted.instructions:
+            raise NotRun(f"no warp waits for an mbarrier, without which {item.opcode} is not traced")
+        if item.opcode.startswith("mbarrier.pending_count") and decides:
+            raise NotRun("its control flow or addresses depend on pending arrivals of mbarriers")
+
+
 def _spaces(dependence: Dependence, wanted: Slice) -> set[str]:
     """The state spaces that complete instructions of the slice access."""
     spaces: set[str] = set()
     for item in wanted.complete:
+        if is_recorded(item):
+            continue
         for access in (*dependence.reads_memory(item), *dependence.writes_memory(item)):
             spaces |= _reached(access)
         if item.effect is LOAD and item.form.space == "const":
@@ -254,13 +284,18 @@ class _Tracing:
         self.lines: list[str] = []
         #: The positions in ``lines`` of branches, with the block at which their lanes meet.
         self.branches: list[tuple[int, int]] = []
+        self.recordings = Recordings(self, self.source.param_bytes)
+        #: Why the run ends, by position in ``lines``.
+        self.reasons: dict[int, str] = {}
         #: The registers that hold the addresses of module variables, and the position of the CTA in the grid and its size.
         self.registers = {item: self.register(f"address{n}", "u64") for n, item in enumerate(variables)}
         self.special: dict[str, Register] = {}
         for axis in "xyz":
-            place, size = self.register(axis, "u32"), self.register(axis.upper(), "u32")
-            for name in ("ctaid", "clusterid"):
-                self.special[f"{name}.{axis}"], self.special[f"n{name}.{axis}"] = place, size
+            self.special[f"ctaid.{axis}"] = self.register(axis, "u32")
+            self.special[f"nctaid.{axis}"] = self.register(axis.upper(), "u32")
+        for special, name in Clusters.special.items():
+            self.special[special] = self.register(name, "u32")
+        self.special["is_explicit_cluster"] = self.register("explicit", "pred")
 
     def register(self, name: str, kind: str) -> Register:
         """A register of the trace."""
@@ -300,11 +335,22 @@ class _Tracing:
         ]
         self.line(".reg .b32 %Tword, %Theld, %Tlow")
         self.line(".reg .b64 %Taddress")
+        if any(site.space == "copy" for site in self.code.sites):
+            for declared in Recordings.declared:
+                self.line(declared)
+            # Tensor maps may be parameters, which begin at the first one.
+            first = names.variable(self.source.params[0]) if self.source.params else own
+            self.line(f"mov.u64 %Tparameters, {first}")
+            self.line("cvta.param.u64 %Tparameters, %Tparameters")
         for number, name in enumerate(addresses):
             self.line(f".reg .u64 %Taddress{number}")
             self.line(f"ld.param.u64 %Taddress{number}, [{name}]")
         for statement in setup(own, 0, len(self.code.sites)):
             self.line(statement.rstrip(";"))
+        for declared in Clusters.declared:
+            self.line(declared)
+        for statement in Clusters.setup():
+            self.line(statement)
         # Variables are laid out in the order of their first use.
         for variable in (*self.program.shared, *self.program.dynamic_shared, *self.program.local):
             self.line(f"mov.u64 %Taddress, {names.variable(variable)}")
@@ -340,7 +386,8 @@ class _Tracing:
                     held[number] = self.kept(site, number)
             self.carry_out(first, block)
         if self.code.graph.blocks[block.index].start < self.code.graph.blocks[block.index].end:
-            for statement in prologue(block.index, len(of_block), False):
+            copies = any(site.space == "copy" for _, site, _ in sites)
+            for statement in prologue(block.index, len(of_block), copies):
                 self.line(statement)
         for number, site, index in sites:
             if site.instruction is None or site.instruction is first:
@@ -359,8 +406,10 @@ class _Tracing:
         """Whether the slice carries out an instruction that is no jump."""
         if item.effect.is_barrier:
             return True
-        if item.effect.ends_block or item.system is not None:
+        if item.effect.ends_block or item.system is not None or is_copy(item):
             return False
+        if item.effect in PRODUCTS:
+            return item.effect is WARPGROUP  # where lanes meet
         if item in self.wanted.complete:
             # Parameters of system calls, which are left out.
             called = item.effect in (LOAD, STORE) and item.form.space == "param"
@@ -372,8 +421,22 @@ class _Tracing:
         return any(isinstance(base, Variable) and base not in self.source.params for base in bases)
 
     def carry_out(self, item: Instruction, block: BasicBlock) -> None:
-        if item not in self.wanted.complete and item.effect in _MATRICES:
+        if item.effect is WARPGROUP or (item not in self.wanted.complete and item.effect in _MATRICES):
             self.line("bar.warp.sync 0xFFFFFFFF")
+            return
+        if item.effect is CLUSTER_BARRIER:
+            # Each CTA runs independently.
+            if self.whole and "wait" in item.opcode.split("."):
+                self.line("bar.sync 0")
+            return
+        if item.opcode.startswith(("mapa", "getctarank")):
+            for statement in Clusters.mapped(item, self.spelled, self.guarded(item, block)):
+                self.line(statement)
+            return
+        if is_recorded(item):
+            guarded = self.guarded(item, block)
+            for statement in replaced(item, self.names.register):
+                self.line(f"{guarded}{statement}")
             return
         guard = None if block.guard_applied else item.guard
         own = replace(item, operands=tuple(map(self.own, item.operands)), guard=guard)
@@ -415,8 +478,32 @@ class _Tracing:
     def address(self, site: Recorded) -> None:
         """Sets ``%Taddress`` to the address of a site, within its state space if this is shared or local."""
         assert site.instruction is not None
+        if site.space in ("mbarrier", "value"):
+            name = "m" if signals(site.instruction) else "a"
+            operand = next(item for slot, item in matched(site.instruction) if slot.name == name)
+            self.set_address(site.instruction, operand)
+            return
         found = [(slot, item) for slot, item in matched(site.instruction) if isinstance(item, Address)]
         slot, operand = found[site.operand]
+        self._set_address(operand)
+        space = str(slot.space or site.instruction.form.space or "generic").split("::")[0]
+        if space == "generic" and site.space in ("shared", "local"):
+            self.line(f"cvta.to.{site.space}.u64 %Taddress, %Taddress")
+
+    def set_address(self, item: Instruction, operand: Operand) -> None:
+        """Sets ``%Taddress`` to an address of shared memory as hardware has it, of global memory, or of a tensor map."""
+        self._set_address(operand)
+        slot = next(slot for slot, other in matched(item) if other is operand)
+        if str(slot.space or item.form.space or "generic") == "generic" and item.effect in (
+            MBARRIER,
+            MBARRIER_WAIT,
+        ):
+            self.line("cvta.to.shared.u64 %Taddress, %Taddress")
+        if slot.name != "t" and not str(slot.space or item.form.space).startswith("global"):
+            self.line("xor.b64 %Taddress, %Taddress, %Town")
+            self.line(f"add.s64 %Taddress, %Taddress, {RESERVED}")
+
+    def _set_address(self, operand: Operand) -> None:
         address = self.own(operand)
         assert isinstance(address, Address)
         if isinstance(address.base, Register):
@@ -428,9 +515,19 @@ class _Tracing:
             self.line("mov.u64 %Taddress, 0")
         if address.offset:
             self.line(f"add.s64 %Taddress, %Taddress, {address.offset}")
-        space = str(slot.space or site.instruction.form.space or "generic").split("::")[0]
-        if space == "generic" and site.space in ("shared", "local"):
-            self.line(f"cvta.to.{site.space}.u64 %Taddress, %Taddress")
+
+    def spelled(self, operand: Operand) -> str:
+        return spell.operand(self.own(operand), self.names)
+
+    def refused(self, reason: str) -> None:
+        self.reasons[len(self.lines)] = reason
+
+    def guarded(self, item: Instruction, block: BasicBlock) -> str:
+        """The guard of an instruction as text, ``@%p ``, if its block does not apply it."""
+        given = item.guard
+        if given is None or block.guard_applied:
+            return ""
+        return f"@{'!' if given.negated else ''}{self.names.register(given.register)} "
 
     def record(
         self, site: Recorded, index: int, number: int, block: BasicBlock, held: str | None = None
@@ -440,13 +537,18 @@ class _Tracing:
         if site.instruction is None:
             self.line(f"mov.u32 %Tword, {site.word}")
         else:
-            given = site.instruction.guard
-            if given is not None and not block.guard_applied:
-                guard = f"@{'!' if given.negated else ''}{self.names.register(given.register)} "
-            if held is None:
+            guard = self.guarded(site.instruction, block)
+            if site.space == "copy":
+                self.recordings.copy(site.instruction, number, guard)
+                return
+            if held is None and site.space == "value":
+                self.recordings.value(site.instruction)
+            elif held is None:
                 self.address(site)
                 held = "%Taddress"
-            if site.space == "window":
+            if site.space == "value":
+                pass
+            elif site.space == "window":
                 self.line(f"mov.b64 {{%Tlow, %Tword}}, {held}")
             else:
                 self.line(f"shr.u64 %Taddress, {held}, 2")

@@ -30,7 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_unmodelled": ("fail", "warn"),
     "resources": ("estimate", "ptxas"),
     "judge": ("auto", "machine", "ptx"),
-    "time_model": ("auto", "simulation", "kleimenov-popova"),
+    "time_model": ("auto", "simulation", "simulation-expanded", "kleimenov-popova"),
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
@@ -75,7 +75,8 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ),
     (
         "gpuperf_time_model",
-        "time model: simulation, kleimenov-popova, or that of the baseline, otherwise the simulation if possible (auto)",
+        "time model: simulation, simulation-expanded, kleimenov-popova, or that of the baseline, otherwise the first of these that is "
+        "possible (auto)",
         "string",
         "auto",
     ),

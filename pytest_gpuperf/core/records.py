@@ -69,12 +69,16 @@ class MachineEntry(TypedDict, total=False):
     residue: float
 
 
-class PredictedBy(TypedDict):
-    """What predicted a time, where that was not Kleimenov-Popova: the model, its revision, and what made the machine code."""
+class _PredictedByMore(TypedDict, total=False):
+    assembler: str
+
+
+class PredictedBy(_PredictedByMore):
+    """What predicted a time, where that was not Kleimenov-Popova: the model, its revision, and the assembler if that made the machine
+    code."""
 
     name: str
     revision: int
-    assembler: str
 
 
 class TargetEntry(TypedDict, total=False):
@@ -503,7 +507,7 @@ class PlaceRow(TypedDict):
 
 class _PolicyMore(TypedDict, total=False):
     judge: Annotated[str, _one_of("auto", "machine", "ptx")]
-    time_model: Annotated[str, _one_of("auto", "simulation", "kleimenov-popova")]
+    time_model: Annotated[str, _one_of("auto", "simulation", "simulation-expanded", "kleimenov-popova")]
     programs: Annotated[
         list[str],
         {

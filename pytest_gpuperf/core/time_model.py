@@ -7,25 +7,43 @@ from collections.abc import Mapping
 from .fingerprint import same_work
 from .records import Entry, Policy, TargetEntry
 
-__all__ = ["ALWAYS", "BEST", "model_of", "models_of", "other_model", "with_simulated"]
+__all__ = [
+    "ALWAYS",
+    "BEST",
+    "EXPANDED",
+    "SIMULATION",
+    "model_of",
+    "models_of",
+    "other_model",
+    "with_simulated",
+]
 
 ALWAYS = "kleimenov-popova"
-"""The model that needs no assembler. An entry that names none was predicted by it."""
+"""The model that is possible for every launch. An entry that names none was predicted by it."""
+
+SIMULATION = "simulation"
+"""The simulation of an SM on the machine code of an assembler, the only model that needs one."""
+
+EXPANDED = "simulation-expanded"
+"""The simulation on the machine code that the PTX suggests."""
 
 BEST = "auto"
-"""The simulation where it is possible, else ``ALWAYS``."""
+"""The first of ``SIMULATION``, ``EXPANDED`` and ``ALWAYS`` that is possible."""
 
 
 def model_of(time_model: str, judge: str) -> str:
     """Return the model without a baseline, by ``gpuperf_time_model`` and ``gpuperf_judge``: if the counts of PTX decide, no
     assembler is used."""
-    return ALWAYS if (time_model, judge) == (BEST, "ptx") else time_model
+    return EXPANDED if (time_model, judge) == (BEST, "ptx") else time_model
 
 
-def models_of(old: Entry | None, model: str) -> dict[str, str]:
-    """Return the model of each target of a baseline, if ``model`` is ``BEST``; else nothing."""
-    targets = (old or {}).get("targets", {}) if model == BEST else {}
-    return {name: entry["model"]["name"] if "model" in entry else ALWAYS for name, entry in targets.items()}
+def models_of(old: Entry | None, time_model: str, judge: str) -> dict[str, str]:
+    """Return the model of each target of a baseline, if ``time_model`` is ``BEST``; else nothing. A time that was simulated with an
+    assembler is shown by the best model where there is none."""
+    targets = (old or {}).get("targets", {}) if time_model == BEST else {}
+    names = {name: _name(entry) for name, entry in targets.items()}
+    best = model_of(time_model, judge)
+    return {target: best if name == SIMULATION else name for target, name in names.items()}
 
 
 def other_model(target: str, new: Entry, old: Entry, policy: Mapping[str, str]) -> tuple[str, str]:
@@ -47,13 +65,22 @@ def other_model(target: str, new: Entry, old: Entry, policy: Mapping[str, str]) 
         reason = f"machine code of {after['assembler']}, the baseline of {before['assembler']}"
         return "incomparable" if asked else "unjudged", reason
     reason = f"predicted by {_named(now)}, the baseline by {_named(was)}"
-    elsewhere = before is not None and after is None and "machine_code" not in now
+    elsewhere = _name(was) == SIMULATION and not _is_assembled(now)
     return "unjudged" if elsewhere and not asked else "incomparable", reason
 
 
+def _name(entry: TargetEntry) -> str:
+    return entry["model"]["name"] if "model" in entry else ALWAYS
+
+
 def _named(entry: TargetEntry) -> str:
-    model = entry.get("model")
-    return f"{model['name']} ({model['assembler']})" if model else ALWAYS
+    assembler = entry["model"].get("assembler") if "model" in entry else None
+    return f"{_name(entry)} ({assembler})" if assembler else _name(entry)
+
+
+def _is_assembled(entry: TargetEntry) -> bool:
+    """Whether an assembler was there."""
+    return _name(entry) == SIMULATION or "machine_code" in entry
 
 
 def with_simulated(measured: Entry, old: Entry, policy: Policy) -> Entry:
@@ -64,11 +91,13 @@ def with_simulated(measured: Entry, old: Entry, policy: Policy) -> Entry:
     targets = measured.get("targets", {}).copy()
     for name, was in old.get("targets", {}).items():
         now = targets.get(name)
-        if now is None or "model" not in was or "model" in now or "machine_code" in now:
+        if now is None or _name(was) != SIMULATION or _is_assembled(now):
             continue
         if was["machine"] == now["machine"]:
             kept: TargetEntry = {"model": was["model"], "time_us": was["time_us"], "limiter": was["limiter"]}
             if "stalls" in was:
                 kept["stalls"] = was["stalls"]
-            targets[name] = {**now, **kept, "occupancy": was["occupancy"]}
+            shared = now.copy()
+            shared.pop("stalls", None)
+            targets[name] = {**shared, **kept, "occupancy": was["occupancy"]}
     return {**measured, "targets": targets} if targets else measured

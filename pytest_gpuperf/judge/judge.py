@@ -119,8 +119,8 @@ class Judge:
 
     def _models(self, old: Entry | None) -> Callable[[str], str]:
         """Return a function from target to time model of a case: that of its baseline, unless the run rewrites the baseline."""
-        model = model_of(self.settings.time_model, self.settings.judge)
-        known = {} if self.settings.update else models_of(old, model)
+        asked = self.settings.time_model, self.settings.judge
+        model, known = model_of(*asked), {} if self.settings.update else models_of(old, *asked)
         return lambda target: known.get(target, model)
 
     def _baseline(self, module: str) -> Baseline | BaselineError | None:

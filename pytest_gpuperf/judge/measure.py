@@ -165,7 +165,7 @@ def measure_targets(
             stored[target]["model"] = {
                 "name": estimate.model,
                 "revision": int(estimate.model_revision),
-                "assembler": estimate.assembler,
+                **({"assembler": estimate.assembler} if estimate.assembler else {}),
             }
         for metric in metrics.of_estimate:
             put(stored[target], metric.path, metric.measured(estimate))

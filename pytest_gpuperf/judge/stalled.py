@@ -52,8 +52,8 @@ def stalled_rows(estimate: Estimate, shown: Callable[[str], str]) -> list[Stalle
 
 def stalled_code(estimate: Estimate, instructions: Iterable[MachineInstruction]) -> list[StalledCode]:
     """For each of these the part of all clocks of warps that they wait before it, for what most of them, and the part that it causes;
-    nothing where the launch was not simulated."""
-    clocks = estimate.warp_clocks
+    nothing where these were not simulated."""
+    clocks = estimate.warp_clocks if estimate.assembler else 0.0
     if not clocks:
         return []
     known = {(item.address, item.text): item for item in estimate.stalled}

@@ -104,7 +104,7 @@ CASE = _shape(_LAYOUT, [row for row in TABLE.single if row.kind != "set" and not
 TARGET = _shape(
     {
         "machine": "count",
-        "model": {"name": "text", "revision": "count", "assembler": "text"},
+        "model": {"name": "text", "revision": "count", "assembler": "text or none"},
         "time_us": ...,
         "limiter": "text",
         "stalls": "texts",
@@ -226,7 +226,7 @@ def is_required(name: str, kind: object, revision: int) -> bool:
         return (
             not kind.missing and kind.since <= revision <= ANALYSIS["metrics"]
         )  # metrics that a later revision dropped are not known here
-    return name not in OPTIONAL
+    return name not in OPTIONAL and kind != "text or none"
 
 
 def _refresh(module: str) -> str:
@@ -335,6 +335,7 @@ class _Reader:
     def value(self, node: Any, kind: str, what: str) -> Any:
         kind = ("count" if node.tag.endswith(":int") else "number") if kind == "figure" else kind
         tag = node.tag.rpartition(":")[2] if isinstance(node, self.yaml.ScalarNode) else "collection"
+        kind = "text" if kind == "text or none" else kind
         if kind == "text" and tag == "str":
             return str(node.value)
         if (

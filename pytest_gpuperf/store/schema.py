@@ -136,6 +136,7 @@ def _property(name: str, kind: Any) -> dict[str, Any]:
     shapes: Mapping[str, Mapping[str, Any]] = {
         "revisions": _REVISIONS,
         "text": {**_TEXT, **({"description": _SAID[name]} if name in _SAID else {})},
+        "text or none": _TEXT,
         "count": _COUNT,
         "counts": {"type": "object", "additionalProperties": _COUNT},
         "texts": {"type": "array", "items": _TEXT},

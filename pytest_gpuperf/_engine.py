@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpuperf_engine.errors import EngineError
 
+from .core.time_model import ALWAYS
+
 if TYPE_CHECKING:
     import gpuperf_engine as engine
     from gpuperf_engine import Module
@@ -22,7 +24,7 @@ else:
 
     engine = _Engine()
 
-__all__ = ["NAME", "engine", "is_machine_code_counted", "parse", "wrong_tools"]
+__all__ = ["NAME", "are_inputs_kept", "engine", "is_machine_code_counted", "parse", "wrong_tools"]
 
 NAME = "gpuperf_engine"
 """The module that ``engine`` stands for."""
@@ -37,6 +39,12 @@ def is_machine_code_counted(judge: str) -> bool:
     except EngineError:
         return False
     return True
+
+
+def are_inputs_kept(judge: str, time_model: str) -> bool:
+    """Whether the gate keeps the memory contents before launches: machine code and simulations run on them where the counts of PTX
+    do not determine what they do."""
+    return time_model != ALWAYS or is_machine_code_counted(judge)
 
 
 def wrong_tools() -> str:

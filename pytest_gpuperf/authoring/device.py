@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuperf_engine.errors import MemoryFault
 
-from .._engine import engine, is_machine_code_counted
+from .._engine import are_inputs_kept, engine
 from ..config.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ __all__ = ["check_uninitialized", "make_device"]
 
 
 def make_device(settings: Settings, strict: str, races: str) -> Device:
-    """Return a new ``Device``. If kernels are judged, it observes memory, values, inputs if machine code is judged too, and proofs or
-    accesses if requested; else memory. Output of kernels goes to standard output, where pytest captures it."""
+    """Return a new ``Device``. If kernels are judged, it observes memory, values, inputs if machine code is judged or times are
+    simulated, and proofs or accesses if requested; else memory. Output of kernels goes to standard output, where pytest captures
+    it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
     if settings.enabled and settings.values != "objects":
         observe.add("proofs" if settings.values == "proven" else settings.values)
-    if settings.enabled and is_machine_code_counted(settings.judge):
-        observe.add("inputs")  # machine code runs on them where the counts of PTX do not determine its counts
+    if settings.enabled and are_inputs_kept(settings.judge, settings.time_model):
+        observe.add("inputs")
     # read ``sys.stdout`` at each launch: pytest replaces it for each phase
     options: DeviceOptions = {"observe": observe, "printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":

@@ -16,7 +16,7 @@ from gpuperf_engine.cudart.program import check_program
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.results import race_error
 
-from .._engine import is_machine_code_counted, parse
+from .._engine import are_inputs_kept, parse
 from ..config.declared import CaseSettings, case_settings, way
 from ..core.fingerprint import digest_parts
 from ..programs.device import DEFAULT_MACHINE
@@ -125,7 +125,7 @@ def _environment(gpuperf: Gpuperf, machine: str, values: str, folder: str) -> di
         device={**_device_options(gpuperf), **observing(values)},
         folder=folder,
         budget=_remaining_budget(gpuperf),
-        inputs=settings.enabled and is_machine_code_counted(settings.judge),
+        inputs=settings.enabled and are_inputs_kept(settings.judge, settings.time_model),
     )
 
 

@@ -219,6 +219,8 @@ def _device(arguments: argparse.Namespace, demand: str) -> Device:
         observe.add("proofs")
     if arguments.thread:
         observe.add("threads")
+    if arguments.target:
+        observe.add("inputs")  # simulations run on them
     if arguments.footprint:
         observe.add("footprint")
     return engine.Device(observe=observe, backend=arguments.backend, resources=arguments.resources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,6 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from gpuperf_engine.machines.machine import load_machine
-    from gpuperf_engine.timing.estimate import SIMULATION
     from gpuperf_engine.timing.roofline import roofline
 
     models = _models(arguments.model or [ALL])
@@ -106,8 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) is None:
             raise UsageError(f"--{name} is needed")
     window = _window(arguments.window)
-    if arguments.gantt is not None and SIMULATION not in models:
-        raise UsageError("--gantt needs the simulation: add --model simulation")
+    if arguments.gantt is not None and not _simulations(models):
+        raise UsageError("--gantt needs a simulation: add --model simulation, or --model simulation-expanded")
     profile = _profile(arguments)
     estimates = {
         target: [
@@ -121,8 +120,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.gantt is not None:
         folder = _folder(arguments.gantt)
         for target in targets:
-            if target not in not_simulated:
-                drawing = _gantt(profile, target, arguments, window)
+            possible = [name for name in _simulations(models) if name not in not_simulated[target]]
+            if possible:
+                drawing = _gantt(profile, target, possible[0], arguments, window)
                 write(drawing, str(folder / f"{target}-gantt.svg"))
     if arguments.roofline is not None:
         folder = _folder(arguments.roofline)
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
             "targets": {
                 target: {
                     "estimates": [_record(estimate) for estimate in estimates[target]],
-                    "not_simulated": not_simulated.get(target),
+                    "not_simulated": not_simulated[target],
                     "roofline": asdict(drawn[target]),
                 }
                 for target in targets
@@ -171,19 +171,34 @@ def _window(text: str) -> tuple[int | None, int]:
 
 
 def _gantt(
-    profile: Profile, target: str, arguments: argparse.Namespace, window: tuple[int | None, int]
+    profile: Profile,
+    target: str,
+    model: str,
+    arguments: argparse.Namespace,
+    window: tuple[int | None, int],
 ) -> str:
     from gpuperf_engine.machines.machine import load_machine
+    from gpuperf_engine.timing.estimate import EXPANDED
     from gpuperf_engine.timing.models.simulation import Simulation
 
-    simulation = Simulation(profile.records[0].each, load_machine(target), arguments.caches == "warm")
-    return sm_gantt_svg(simulation.window(*window), f"{profile.kernel} on {target}")
+    record = profile.records[0].each
+    used = replace(profile.resources, shared_bytes=record.plan.shared_bytes) if model == EXPANDED else None
+    simulation = Simulation(record, load_machine(target), arguments.caches == "warm", expanded=used)
+    by = f", {EXPANDED}" if model == EXPANDED else ""
+    return sm_gantt_svg(simulation.window(*window), f"{profile.kernel} on {target}{by}")
+
+
+def _simulations(models: Sequence[str]) -> list[str]:
+    """Return those of the models that simulate an SM, the most exact first."""
+    from gpuperf_engine.timing.estimate import EXPANDED, SIMULATION
+
+    return [name for name in (SIMULATION, EXPANDED) if name in models]
 
 
 def _models(wanted: Sequence[str]) -> tuple[str, ...]:
-    from gpuperf_engine.timing.estimate import MODELS, SIMULATION
+    from gpuperf_engine.timing.estimate import EXPANDED, MODELS, SIMULATION
 
-    every = (*MODELS, SIMULATION)
+    every = (*MODELS, EXPANDED, SIMULATION)
     for model in wanted:
         if model not in (*every, ALL):
             raise UsageError(f"--model {model!r} is not known; {nearest(model, [*every, ALL], noun='model')}")
@@ -215,23 +230,27 @@ def _record(estimate: Estimate) -> dict[str, Any]:
     return record
 
 
-def _without_fallbacks(models: Sequence[str], estimates: dict[str, list[Estimate]]) -> dict[str, str]:
-    """Remove fallback predictions of the simulation by another model, if that model is listed too. Returns by target why the launch
-    was not simulated."""
-    from gpuperf_engine.timing.estimate import SIMULATION
-
-    reasons: dict[str, str] = {}
+def _without_fallbacks(
+    models: Sequence[str], estimates: dict[str, list[Estimate]]
+) -> dict[str, dict[str, str]]:
+    """Remove fallback predictions of simulations by another model, if that model is listed too, or is that of another fallback.
+    Returns by target and simulation why that did not predict the launch."""
+    reasons: dict[str, dict[str, str]] = {}
     for target, predictions in estimates.items():
-        for index, (model, estimate) in enumerate(zip(models, predictions)):
-            if model == SIMULATION != estimate.model:
-                reasons[target] = estimate.notes[0]
-                if estimate.model in models:
-                    del predictions[index]
+        by_model = dict(zip(models, predictions, strict=True))
+        reasons[target] = {
+            name: by_model[name].notes[0] for name in _simulations(models) if by_model[name].model != name
+        }
+        shown = [name for name in models if name not in reasons[target]]
+        for name in reasons[target]:
+            if by_model[name].model not in {by_model[other].model for other in shown}:
+                shown.append(name)
+        estimates[target] = [by_model[name] for name in shown]
     return reasons
 
 
 def _lines(
-    profile: Profile, estimates: dict[str, list[Estimate]], not_simulated: dict[str, str]
+    profile: Profile, estimates: dict[str, list[Estimate]], not_simulated: dict[str, dict[str, str]]
 ) -> list[str]:
     rows: list[tuple[str, ...]] = [("target", "model", "us", "to first", "limiter", "largest bounds, us")]
     for predictions in estimates.values():
@@ -257,13 +276,13 @@ def _lines(
                 *why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here),
             ]
             lines += ["", f"{target}, {estimate.model}:", *(f"  {line}" for line in why)] if why else []
-        if target in not_simulated:
-            lines += ["", f"{target}, {one_line(not_simulated[target])}"]
+        for reason in not_simulated[target].values():
+            lines += ["", f"{target}, {one_line(reason)}"]
     return lines
 
 
 def _of_simulation(estimate: Estimate) -> list[str]:
-    """Return the use of each resource and the states of warps of a simulated launch, in parts of the clocks."""
+    """Return the use of each resource and the states of warps of a simulated launch, in parts of the clocks; nothing of others."""
     clocks = estimate.warp_clocks
     if not clocks:
         return []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .._engine import is_machine_code_counted
+from .._engine import are_inputs_kept
 from ..config.declared import check_targets
 from ..config.options import enabled
 from ..config.settings import Settings
@@ -147,7 +147,7 @@ class ProgramGate:
 
         window = ObservedWindow()
         inputs = None
-        if is_machine_code_counted(self.settings.judge):
+        if are_inputs_kept(self.settings.judge, self.settings.time_model):
             from gpuperf_engine.device.first_inputs import FirstInputs
 
             inputs = FirstInputs()

@@ -11,10 +11,10 @@ import gpuperf_engine as ge
 from gpuperf_engine.errors import MachineError, NotObserved
 from gpuperf_engine.machines.machine import Machine
 from gpuperf_engine.results import Resources
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
 from gpuperf_engine.timing.launch.inputs import Block, Instruction, Loop, Path, TimingInput
 from gpuperf_engine.timing.launch.schedule import schedule
+from tests.timing.counted import estimate
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -14,9 +14,9 @@ from gpuperf_engine.errors import LaunchError
 from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
 from gpuperf_engine.machines.occupancy import occupancy
 from gpuperf_engine.results import Resources
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
 from gpuperf_engine.timing.launch.allocation import registers_that_fit
+from tests.timing.counted import estimate
 
 needs_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
 TARGETS = ("v100-sxm2", "a100-sxm-80gb", "rtx-4090", "h100-sxm")

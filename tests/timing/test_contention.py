@@ -10,8 +10,8 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
+from tests.timing.counted import estimate
 
 HISTOGRAM = Path(__file__).parents[2] / "examples" / "kernels" / "histogram.ptx"
 HEADER = """
@@ -102,7 +102,7 @@ def test_a_result_is_waited_for_until_all_lanes_had_their_turn(toy: Machine) -> 
 
 @pytest.mark.parametrize("machine", machine_ids())
 def test_fewer_bins_are_slower(machine: str) -> None:
-    one, eight, all_ = (ge.estimate(histogram(bins), machine) for bins in (1, 8, 256))
+    one, eight, all_ = (estimate(histogram(bins), machine) for bins in (1, 8, 256))
     assert one.time_us > eight.time_us > all_.time_us
     # 2¹⁴ requests: each lane is an operation at the one address, on Volta each half of a warp
     operations = 2**15 if load_machine(machine).compute_capability == (7, 0) else 2**19
@@ -115,7 +115,7 @@ def test_fewer_bins_in_shared_memory_are_more_passes() -> None:
     assert one.shared_atomic_serializations == one.shared_atomic_requests * 32
     for machine in ("v100-sxm2", "a100-sxm-80gb", "rtx-4090", "h100-sxm"):
         bounds = [
-            ge.estimate(histogram(bins, "histogram_shared"), machine).bounds["shared"] for bins in (1, 8, 256)
+            estimate(histogram(bins, "histogram_shared"), machine).bounds["shared"] for bins in (1, 8, 256)
         ]
         assert bounds[0] > 2 * bounds[1] > 2 * bounds[2]
     assert one.shared_atomic_wavefronts > eight.shared_atomic_wavefronts > all_.shared_atomic_wavefronts
@@ -152,11 +152,11 @@ def test_addresses_out_of_memory_at_which_warps_meet(type: str) -> None:
         assert profile.memory.global_atomic_hottest == 512 // (words // 32)
         profiles.append(profile)
     for machine in machine_ids():
-        bounds = [ge.estimate(profile, machine).bounds["atomics"] for profile in profiles]
+        bounds = [estimate(profile, machine).bounds["atomics"] for profile in profiles]
         assert bounds[0] == pytest.approx(512 / load_machine(machine).clock_mhz)
-        times = [ge.estimate(profile, machine).time_us for profile in profiles]
+        times = [estimate(profile, machine).time_us for profile in profiles]
         assert times == sorted(times, reverse=True), machine
-    assert ge.estimate(profiles[0], "h100-sxm").time_us > ge.estimate(profiles[-1], "h100-sxm").time_us
+    assert estimate(profiles[0], "h100-sxm").time_us > ge.estimate(profiles[-1], "h100-sxm").time_us
 
 
 def test_more_bins_of_random_data_never_take_longer() -> None:
@@ -165,23 +165,21 @@ def test_more_bins_of_random_data_never_take_longer() -> None:
     for type in ("u32", "f32"):
         profiles = [gathered(data >> shift, type) for shift in range(16, -1, -1)]
         for machine in ("p100", "a100-sxm-80gb", "h100-sxm", "rtx-4090"):
-            times = [ge.estimate(profile, machine).bounds["atomics"] for profile in profiles[:12]]
+            times = [estimate(profile, machine).bounds["atomics"] for profile in profiles[:12]]
             assert times == sorted(times, reverse=True), machine
             # integers of lanes with one address are combined: there a line for every lane takes longer
-            one, many = (ge.estimate(profiles[number], machine).time_us for number in (0, 12))
+            one, many = (estimate(profiles[number], machine).time_us for number in (0, 12))
             assert type == "u32" or one > many
 
 
 def test_what_limits_is_named() -> None:
     profile = gathered(np.full((64, 256), 3), "f32")
-    found = ge.estimate(profile, "h100-sxm")
+    found = estimate(profile, "h100-sxm")
     assert found.limiter == "atomics"
     (note,) = [note for note in found.notes if note.startswith("atomics")]
     assert note == "atomics: 16,384 lanes on one address of global memory, byte 65,548 of 'data'"
     assert not [
-        note
-        for note in ge.estimate(gathered(np.arange(64 * 256), "f32"), "h100-sxm").notes
-        if "atomics" in note
+        note for note in estimate(gathered(np.arange(64 * 256), "f32"), "h100-sxm").notes if "atomics" in note
     ]
 
 
@@ -194,9 +192,9 @@ def test_launches_that_differ_in_the_hottest_address_alone_take_their_own_times(
         rows = np.array([32 * (warp % (words // 32)) + random.permutation(32) for warp in range(512)])
         array.copy_from(np.concatenate([rows.reshape(-1), np.zeros((1 << 17) - rows.size)]).astype(np.uint32))
         profiles.append(device.launch(kernel, 64, 256, [array]))
-    parts = [ge.estimate(profile, "h100-sxm").time_us for profile in profiles]
+    parts = [estimate(profile, "h100-sxm").time_us for profile in profiles]
     assert parts[0] > parts[1]
-    assert ge.estimate(ge.add_profiles(profiles), "h100-sxm").time_us == pytest.approx(sum(parts))
+    assert estimate(ge.add_profiles(profiles), "h100-sxm").time_us == pytest.approx(sum(parts))
 
 
 #: a counter that one lane of each warp adds to

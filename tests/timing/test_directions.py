@@ -12,9 +12,12 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import load_machine, machine_ids
 from gpuperf_engine.results import Estimate
+from gpuperf_engine.timing.estimate import EXPANDED, MODELS
 
 KERNELS = Path(__file__).parents[2] / "examples" / "kernels"
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "rtx-4090")
+COUNTED = MODELS[0]
+both = pytest.mark.parametrize("model", [COUNTED, EXPANDED])
 
 
 @cache
@@ -46,30 +49,38 @@ def saxpy(size: int) -> ge.Profile:
     return profile("saxpy", "saxpy", size // 256, 256, np.int32(size), np.float32(2), *arrays)
 
 
-def on(machine: str, run: ge.Profile) -> Estimate:
-    return ge.estimate(run, machine)
+def on(machine: str, run: ge.Profile, model: str = COUNTED) -> Estimate:
+    found = ge.estimate(run, machine, model=model)
+    assert found.model == model
+    return found
 
 
+@both
 @pytest.mark.parametrize("machine", MACHINES)
-def test_each_stage_of_sgemm_is_faster(machine: str) -> None:
-    naive, coalesced, tiled = (on(machine, sgemm(stage)) for stage in ("naive", "coalesced", "tiled"))
+def test_each_stage_of_sgemm_is_faster(machine: str, model: str) -> None:
+    naive, coalesced, tiled = (on(machine, sgemm(stage), model) for stage in ("naive", "coalesced", "tiled"))
     assert naive.time_us > 1.2 * coalesced.time_us
     assert coalesced.time_us > 1.2 * tiled.time_us
-    assert naive.bounds["l2"] > 2 * coalesced.bounds["l2"]
+    if (
+        model == COUNTED
+    ):  # on a simulated SM, L1 still holds some of what the next turn of the naive loop reads
+        assert naive.bounds["l2"] > 2 * coalesced.bounds["l2"]
 
 
+@both
 @pytest.mark.parametrize("machine", MACHINES)
-def test_bank_conflicts_cost_shared_memory_time(machine: str) -> None:
-    conflicts, padded = on(machine, transpose("conflicts")), on(machine, transpose("padded"))
+def test_bank_conflicts_cost_shared_memory_time(machine: str, model: str) -> None:
+    conflicts, padded = (on(machine, transpose(kind), model) for kind in ("conflicts", "padded"))
     assert conflicts.bounds["shared"] > 8 * padded.bounds["shared"]
     assert conflicts.bounds["latency"] > padded.bounds["latency"]
     assert conflicts.time_us > padded.time_us or conflicts.limiter == "dram"
     assert conflicts.bounds["dram"] == padded.bounds["dram"]
 
 
-def test_a_long_saxpy_is_bound_by_dram_and_ranks_the_machines_by_bandwidth() -> None:
+@both
+def test_a_long_saxpy_is_bound_by_dram_and_ranks_the_machines_by_bandwidth(model: str) -> None:
     run = saxpy(1 << 21)
-    found = {machine: on(machine, run) for machine in MACHINES}
+    found = {machine: on(machine, run, model) for machine in MACHINES}
     assert {estimate.limiter for estimate in found.values()} == {"dram"}
     order = sorted(found, key=lambda machine: found[machine].time_us)
     assert order == ["h100-sxm", "a100-sxm-80gb", "rtx-4090"]
@@ -84,16 +95,19 @@ def data_sheet_bandwidth(machine: str) -> float:
     return {"a100-sxm-80gb": 2039, "h100-sxm": 3350, "rtx-4090": 1008}[machine]
 
 
-def test_a_tiny_kernel_is_its_launch() -> None:
-    assert {on(machine, saxpy(256)).limiter for machine in MACHINES} == {"launch"}
+@both
+def test_a_tiny_kernel_is_its_launch(model: str) -> None:
+    assert {on(machine, saxpy(256), model).limiter for machine in MACHINES} == {"launch"}
 
 
-def test_more_of_the_same_takes_longer() -> None:
-    times = [on("a100-sxm-80gb", saxpy(1 << bits)).time_us for bits in (10, 14, 18, 20, 21)]
+@both
+def test_more_of_the_same_takes_longer(model: str) -> None:
+    times = [on("a100-sxm-80gb", saxpy(1 << bits), model).time_us for bits in (10, 14, 18, 20, 21)]
     assert times == sorted(times)
 
 
-def test_predictions_do_not_depend_on_names_and_comments() -> None:
+@both
+def test_predictions_do_not_depend_on_names_and_comments(model: str) -> None:
     text = (KERNELS / "saxpy.ptx").read_text(encoding="utf-8")
     renamed = (
         text.replace("%rd", "%address").replace("%f", "%value").replace("$L__BB", "$BLOCK")
@@ -106,7 +120,7 @@ def test_predictions_do_not_depend_on_names_and_comments() -> None:
         run = device.launch(
             ge.parse(version)["saxpy"], grid=16, block=256, args=[np.int32(4096), np.float32(2), x, y]
         )
-        found.append(on("h100-sxm", run))
+        found.append(on("h100-sxm", run, model))
     assert found[0] == found[1]
 
 

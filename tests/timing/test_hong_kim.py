@@ -9,10 +9,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
 from gpuperf_engine.timing.launch.inputs import Block, Instruction, MemoryTraffic, TimingInput
 from gpuperf_engine.timing.models.hong_kim import Launch, parallelism
+from tests.timing.counted import estimate
 
 #: section 4 of the paper: 80 CTAs of 128 threads on the 16 SMs of an FX 5600, 5 CTAs at once on each, 33 instructions of a warp, of
 #: which 6 access memory, each with 32 transactions of 4 bytes, and 6 are barriers; 1 GHz, 80 GB/s

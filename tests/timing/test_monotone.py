@@ -21,9 +21,9 @@ from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.results import Resources
 from gpuperf_engine.simt.counters import SITE_COLUMNS
 from gpuperf_engine.simt.program import BasicBlock, Program
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
 from gpuperf_engine.timing.launch.inputs import TimingInput
+from tests.timing.counted import estimate
 
 TARGETS = ("gtx-1050", "v100-sxm2", "t4", "a100-sxm-80gb", "rtx-4090", "h100-sxm", "b200")
 FACTORS = (1.01, 1.5, 3.0, 32.0)

@@ -9,10 +9,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
 from gpuperf_engine.timing.launch.inputs import Loop, Path
 from tests.engine.random_kernels import ACCUMULATORS, INPUTS, WORDS, Seeded, structured, tangled
+from tests.timing.counted import estimate
 
 
 def _issued(path: Path) -> float:

@@ -9,9 +9,9 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
 from gpuperf_engine.timing.launch.registers import operand_reads
+from tests.timing.counted import estimate
 
 HEADER = """
 .version 8.0

@@ -10,9 +10,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine
-from gpuperf_engine.timing.estimate import Predictor
+from gpuperf_engine.timing.estimate import MODELS, Predictor
 from gpuperf_engine.timing.launch.inputs import MemoryTraffic, TimingInput
 from tests.support import head
+from tests.timing.counted import estimate
 from tests.timing.test_estimate import met, streaming
 
 KIB = 1024
@@ -91,10 +92,13 @@ def test_a_launch_that_changes_nothing_is_saved_whole(toy: Machine) -> None:
         profiles[device.events[-1].number] = profile
     (finding,) = (item for item in ge.find_patterns(device.program) if item.rule == "redundant-values")
     assert [(gone.step, gone.whole) for gone in finding.traffic] == [(number, True) for number in profiles]
-    one = ge.estimate(profile, toy).time_us
+    one = estimate(profile, toy).time_us
     assert ge.saving_us(finding, profiles, toy) == pytest.approx(3 * one)
     del profiles[finding.steps[0]]
-    assert ge.saving_us(finding, profiles, Predictor(toy)) == pytest.approx(2 * one)
+    assert ge.saving_us(finding, profiles, Predictor(toy, model=MODELS[0])) == pytest.approx(2 * one)
+    assert ge.saving_us(finding, profiles, Predictor(toy)) == pytest.approx(
+        2 * ge.estimate(profile, toy).time_us
+    )
 
 
 def test_copies_and_memsets_are_saved_at_the_rate_of_their_link(toy: Machine) -> None:

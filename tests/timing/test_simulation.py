@@ -13,6 +13,7 @@ from cases import SMALL
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine, load_machine
 from gpuperf_engine.sass.sm.launch import trace_launch
+from gpuperf_engine.timing.estimate import MODELS
 from gpuperf_engine.timing.models.simulation import Simulation, numbers_of
 from tests.support import needs_assembler
 from tests.timing import products, streams
@@ -452,7 +453,7 @@ def test_what_was_simulated_is_read_from_the_cache(tmp_path: Path, monkeypatch: 
 def test_without_an_assembler_the_other_model_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUPERF_PTXAS", "/nowhere/ptxas")
     given = profile(COPY, 4, 64, 1 << 12)
-    found, other = ge.estimate(given, "a40", model="simulation"), ge.estimate(given, "a40")
+    found, other = (ge.estimate(given, "a40", model=model) for model in ("simulation", MODELS[0]))
     assert (found.model, found.time_us, found.stalled) == ("kleimenov-popova", other.time_us, ())
     assert found.notes[0].startswith("simulation: not possible, so kleimenov-popova is used:")
 

@@ -12,8 +12,8 @@ import gpuperf_engine as ge
 from gpuperf_engine.errors import Unsupported
 from gpuperf_engine.machines.machine import Machine, load_machine
 from gpuperf_engine.profile.images import NOTE
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.adapt import timing_input
+from tests.timing.counted import estimate
 
 WIDTH, HEIGHT = 64, 32
 

@@ -14,9 +14,9 @@ import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import Machine
 from gpuperf_engine.profile.total import add_profiles
 from gpuperf_engine.results import CodeLine, Estimate
-from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.launch.inputs import NO_ORIGIN, Block, Instruction, Loop, Path
 from gpuperf_engine.timing.models.path_time import Wait, path_stalls, path_time
+from tests.timing.counted import estimate
 from tests.timing.test_adapt import kernel, run
 
 

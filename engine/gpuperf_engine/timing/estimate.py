@@ -14,21 +14,24 @@ from ..machines.targets import can_run
 from ..profile.build import LaunchRecord
 from ..results import Estimate, Profile, Resources
 from .launch.adapt import launch_key, timing_input
-from .launch.inputs import SIMULATION, TimingInput
+from .launch.inputs import EXPANDED, SIMULATION, TimingInput
 from .models.hong_kim import HONG_KIM_MODELS, estimate_hong_kim
 from .models.wave_model import MODELS as WAVE_MODELS
 from .models.wave_model import WaveModel
 from .why import add_advice, add_stalls, advice, stalls
 
-__all__ = ["AUTO", "CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
+__all__ = ["AUTO", "CACHES", "EXPANDED", "MODELS", "SIMULATION", "Predictor", "estimate"]
 
 CACHES = ("cold", "warm")
 
 MODELS = (*WAVE_MODELS, *HONG_KIM_MODELS)
-"""Models that need no assembler: first the one that replaces the simulation, then those for comparison."""
+"""Models of the counts of a launch: first the one that replaces the simulations, then those for comparison."""
 
 AUTO = "auto"
-"""The simulation if there is an assembler and the launch can be simulated, else the first of ``MODELS``."""
+"""The simulation if there is an assembler and the launch can be simulated, else that on expanded PTX, else the first of ``MODELS``."""
+
+_SIMULATIONS = {AUTO: (SIMULATION, EXPANDED), SIMULATION: (SIMULATION,), EXPANDED: (EXPANDED,)}
+"""By ``model`` the simulations that are tried before the first of ``MODELS`` predicts, in order."""
 
 
 @takes_annotated
@@ -49,9 +52,10 @@ def estimate(
     that is run repeatedly, so that L2 holds the data of the previous run; ``search`` adds folders of machine files; ``why`` adds
     ``stalls`` and ``advice``, which take several additional predictions: simulations of a simulated launch, else predictions of
     Kleimenov-Popova.
-    ``model``: ``auto``, ``simulation`` (of an SM on machine code), or one of ``MODELS``. For the first two, if there is no
-    assembler or the launch cannot be simulated, the first of ``MODELS`` predicts; ``model`` of the result names it, and a note
-    gives the reason.
+    ``model``: ``simulation`` (of an SM on the machine code of ``ptxas``), ``simulation-expanded`` (on the machine code that the PTX
+    suggests; needs no assembler), ``auto`` (the first of these two that is possible), or one of ``MODELS``. If there is no assembler
+    or the launch cannot be simulated, the first of ``MODELS`` predicts; ``model`` of the result names the model, and the first note
+    gives the reasons.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
     part of shared memory in it), ``l2``, ``dram``, ``atomics`` (serialised at the hottest address), ``dispatch`` (CTAs are
@@ -61,7 +65,7 @@ def estimate(
 
     Raises :class:`UnknownName` for an unknown machine or model, :class:`MachineError` for PTX whose ``.target`` cannot run on
     the machine, :class:`Unsupported` for a unit that the machine does not describe, :class:`LaunchError` where no CTA fits
-    on an SM, and :class:`NotObserved` if memory was not observed.
+    on an SM, and :class:`NotObserved` if memory was not observed and the launch is not simulated.
     """
     return Predictor(machine, search=search, model=model, caches=caches).estimate(profile, resources, why=why)
 
@@ -117,18 +121,24 @@ class Predictor:
         return _sum([(self._explained(launch) if why else launch.estimate, times) for launch, times in alike])
 
     def _explained(self, launch: _Launch) -> Estimate:
-        """The estimate with stalls and advice, if the simulation or the first of ``MODELS`` predicted it."""
+        """The estimate with stalls and advice, if a simulation or the first of ``MODELS`` predicted it."""
         found = launch.estimate
         observed = launch.record is None or launch.record.observation.sites is not None
-        if found.model != SIMULATION and (found.model != MODELS[0] or not observed):
+        simulated = found.model in (SIMULATION, EXPANDED)
+        if not simulated and (found.model != MODELS[0] or not observed):
             return found
-        if not launch.explained and found.model == SIMULATION:
+        if not launch.explained and simulated:
             from .models.simulation import Simulation
             from .simulated_why import explain_simulated
 
             assert launch.record is not None
-            warm = self.caches == CACHES[1]
-            simulation = Simulation(launch.record, self.machine, warm, launch.given_resources)
+            simulation = Simulation(
+                launch.record,
+                self.machine,
+                self.caches == CACHES[1],
+                launch.given_resources,
+                expanded=launch.resources if found.model == EXPANDED else None,
+            )
             launch.explained.append(explain_simulated(found, simulation))
         if not launch.explained:
 
@@ -199,25 +209,43 @@ class Predictor:
     def _key(self, record: LaunchRecord) -> Hashable:
         """A key that is equal for launches with equal predictions of this model."""
         plan, key = record.plan, launch_key(record)
-        simulated = self.model in (AUTO, SIMULATION)
-        return (key, plan.dynamic_shared, plan.parameters) if simulated else key
+        return (key, plan.dynamic_shared, plan.parameters) if self.model in _SIMULATIONS else key
 
     def _launch(self, record: LaunchRecord, used: Resources, given: Resources | None) -> _Launch:
         """The prediction of one launch. If it cannot be simulated, the first of ``MODELS`` predicts it, with a note."""
-        notes: tuple[str, ...] = ()
-        if self.model in (AUTO, SIMULATION):
+        reasons: dict[str, str] = {}
+        for name in _SIMULATIONS.get(self.model, ()):
             from .models.simulation import NotRun, simulated
 
             try:
-                warm = self.caches == CACHES[1]
-                found = simulated(record, self.machine, warm=warm, resources=given)
-                return _Launch(found, record, used, given)
+                found = simulated(
+                    record,
+                    self.machine,
+                    warm=self.caches == CACHES[1],
+                    resources=given,
+                    expanded=used if name == EXPANDED else None,
+                )
             except (MachineError, NotRun) as reason:
-                said = getattr(reason, "message", reason)
-                notes = (f"simulation: not possible, so {MODELS[0]} is used: {said}",)
+                reasons[name] = str(getattr(reason, "message", reason))
+            else:
+                notes = _not_simulated(reasons, name)
+                return _Launch(replace(found, notes=(*notes, *found.notes)), record, used, given)
+        notes = _not_simulated(reasons, MODELS[0])
         seen = timing_input(record, self.machine, used)
         found = _predict(seen, self.machine, self.model, self.caches)
         return _Launch(replace(found, notes=(*notes, *found.notes)), record, used, given, [seen])
+
+
+def _not_simulated(reasons: dict[str, str], instead: str) -> tuple[str, ...]:
+    """The note on why other models did not predict a launch, if any: ``reasons`` by model; one reason of all is said once."""
+    if not reasons:
+        return ()
+    *first, last = reasons
+    used = f"not possible, so {instead} is used"
+    if len({*reasons.values()}) == 1:
+        return (f"{' and '.join(reasons)}: {used}: {reasons[last]}",)
+    said = [*(f"{name}: not possible: {reasons[name]}" for name in first), f"{last}: {used}: {reasons[last]}"]
+    return ("; ".join(said),)
 
 
 def _machine(machine: Machine | str, search: Iterable[str | Path]) -> Machine:
@@ -225,7 +253,7 @@ def _machine(machine: Machine | str, search: Iterable[str | Path]) -> Machine:
 
 
 def _checked(model: str, caches: str) -> tuple[str, str]:
-    models = (AUTO, SIMULATION, *MODELS)
+    models = (*_SIMULATIONS, *MODELS)
     if model not in models:
         raise UnknownName(f"unknown time model {model!r}", hint=nearest(model, models, noun="model"))
     if caches not in CACHES:
@@ -235,7 +263,7 @@ def _checked(model: str, caches: str) -> tuple[str, str]:
 
 def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Estimate:
     _check_units(given, machine)
-    if model in (AUTO, SIMULATION):
+    if model in _SIMULATIONS:
         model = MODELS[0]
     resident = _occupancy(given, machine)
     if model in HONG_KIM_MODELS:

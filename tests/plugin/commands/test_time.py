@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.estimate import MODELS, SIMULATION
+from gpuperf_engine.timing.estimate import EXPANDED, MODELS, SIMULATION
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import NOT_JUDGED, OK, USAGE
 from tests.support import needs_assembler
@@ -45,17 +45,19 @@ def test_all_models_on_each_target(capsys, profile, monkeypatch):
     table, *why = out.split("\n\n")[1:]
     rows = [line.split() for line in table.splitlines()[1:]]
     assert [tuple(row[:2]) for row in rows] == [
-        (target, model) for target in ("a40", "h100-sxm") for model in MODELS
+        (target, model) for target in ("a40", "h100-sxm") for model in (*MODELS, EXPANDED)
     ]
     for target, model, us, ratio, limiter, *_ in rows:
         expected = ge.estimate(profile, target, model=model)
         assert (us, limiter) == (f"{expected.time_us:.2f}", expected.limiter)
-        assert ratio == f"{expected.time_us / ge.estimate(profile, target).time_us:.2f}"
+        assert ratio == f"{expected.time_us / ge.estimate(profile, target, model=MODELS[0]).time_us:.2f}"
     parts = [part.splitlines() for part in why]
-    assert [part[0] for part in parts[::2]] == ["a40, kleimenov-popova:", "h100-sxm, kleimenov-popova:"]
-    assert all("long_scoreboard: fma.rn.f32 at saxpy.cu:8 waits" in part for part in why[::2])
-    # the simulation has no row where it is not possible, but a reason
-    for part, target in zip(parts[1::2], ("a40", "h100-sxm"), strict=True):
+    for at, model in enumerate((MODELS[0], EXPANDED)):
+        assert [part[0] for part in parts[at::3]] == [f"a40, {model}:", f"h100-sxm, {model}:"]
+    assert all("long_scoreboard: fma.rn.f32 at saxpy.cu:8 waits" in part for part in why[::3])
+    assert all("long_scoreboard: FFMA at saxpy.cu:8 waits" in part for part in why[1::3])
+    # the simulation of machine code has no row where it is not possible, but a reason
+    for part, target in zip(parts[2::3], ("a40", "h100-sxm"), strict=True):
         assert part[0].startswith(f"{target}, simulation: not possible, so kleimenov-popova is used: ")
         assert "/nowhere/ptxas" in part[0]
 
@@ -66,7 +68,7 @@ def test_the_simulation_stands_beside_the_other_models(capsys, profile, monkeypa
     code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", "all")
     assert code == OK
     rows = [line.split() for line in out.split("\n\n")[1].splitlines()[1:]]
-    assert [row[1] for row in rows] == [*MODELS, SIMULATION]
+    assert [row[1] for row in rows] == [*MODELS, EXPANDED, SIMULATION]
     assert rows[-1][2] == f"{ge.estimate(profile, 'a40', model=SIMULATION).time_us:.2f}"
     # the multiply-add that waits for both loads
     said = [line.split() for line in out.split("a40, simulation:")[1].splitlines()[1:6]]
@@ -116,12 +118,31 @@ def test_a_gantt_of_one_sm(capsys, tmp_path, monkeypatch):
     assert code == USAGE and "--model simulation" in err
 
 
+def test_a_gantt_without_an_assembler(capsys, tmp_path):
+    drawn = ("--target", "a40", "--gantt", str(tmp_path), "--window", "0:1000")
+    assert run(capsys, *LAUNCH, *drawn)[0] == OK
+    text = (tmp_path / "a40-gantt.svg").read_text(encoding="utf-8")
+    assert "saxpy on a40, simulation-expanded: clocks 0 to 1,000 of" in text
+    (tmp_path / "a40-gantt.svg").unlink()
+    assert run(capsys, *LAUNCH, *drawn, "--model", SIMULATION)[0] == OK
+    assert not list(tmp_path.iterdir())  # nothing was simulated
+    assert run(capsys, *LAUNCH, *drawn, "--model", EXPANDED)[0] == OK
+    assert [path.name for path in tmp_path.iterdir()] == ["a40-gantt.svg"]
+
+
 def test_what_is_not_simulated_alone(capsys, profile, monkeypatch):
     monkeypatch.setenv("GPUPERF_PTXAS", "/nowhere/ptxas")
     code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", SIMULATION)
     assert code == OK
     assert out.split("\n\n")[1].splitlines()[1].split()[1] == MODELS[0]
     assert "a40, simulation: not possible" in out
+    code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", SIMULATION, "--model", EXPANDED)
+    rows = [line.split()[1] for line in out.split("\n\n")[1].splitlines()[1:]]
+    assert code == OK and rows == [EXPANDED, MODELS[0]]
+    code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--json")
+    found = json.loads(out)["targets"]["a40"]
+    assert [row["model"] for row in found["estimates"]] == [*MODELS, EXPANDED]
+    assert list(found["not_simulated"]) == [SIMULATION]
 
 
 def test_json(capsys, profile):

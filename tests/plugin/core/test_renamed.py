@@ -112,14 +112,15 @@ def test_a_metric_is_judged_against_the_number_under_its_former_name(earlier):
 
 
 def test_an_update_writes_the_present_names_and_calls_nothing_changed(earlier):
-    # but for the names it is of the present: findings and the table of metrics have other revisions since
+    # but for the names it is of the present: findings and the table of metrics have other revisions since,
+    # and its times are of the model of counts
     before = (
         stored("baseline.yaml")
         .replace("findings: 1\n", f"findings: {ANALYSIS['findings']}\n")
         .replace("metrics: 2\n", "metrics: 3\n")
     )
     earlier.write("baselines/test_counters.yaml", before)
-    result = earlier.update()
+    result = earlier.update("-o", "gpuperf_time_model=kleimenov-popova")
     assert before.count("atomic_turns") == 3
     assert earlier.baseline("test_counters") == before.replace("atomic_turns", "atomic_serializations")
     result.stdout.fnmatch_lines(["wrote baselines/test_counters.yaml*"])

@@ -20,6 +20,7 @@ from ...sass.sm.launch import NotRun, Timed
 from ...sass.sm.numbers import CodeCaches, SmNumbers
 from ...sass.sm.window import Window
 from ...sass.tools import find_tool
+from ..expanded.launch import REVISION as EXPANDED_REVISION
 from ..expanded.launch import ExpandedCode
 from ..launch.bounds import WAVEFRONT
 from ..launch.contention import contention
@@ -29,6 +30,8 @@ __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
 REVISION = 30
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
+_EXPANDED = 1000
+"""Times on expanded code depend on the simulation and on the expansion: their revision is 29001 for 29 and 1."""
 _DECIDES = 0.8
 """A resource is the limiter of a launch if its bound is at least this part of the time; else latency is."""
 
@@ -156,8 +159,8 @@ def estimate_of(simulation: Simulation) -> Estimate:
         occupancy_limiter=resident.limiter,
         waves=record.plan.ctas / (resident.ctas_per_sm * machine.sm_count),
         assembler=assembler,
-        model_revision=REVISION,
-        notes=_notes(timed, simulation.code().name) + ((NOTE,) if image_traffic(record) else ()),
+        model_revision=REVISION if assembler else REVISION * _EXPANDED + EXPANDED_REVISION,
+        notes=(*_notes(timed, simulation.code()), *((NOTE,) if image_traffic(record) else ())),
         stalled=_stalled(record, timed),
         l2_read_sectors=timed.reads,
     )
@@ -208,13 +211,15 @@ def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:
     return most if bounds[most] >= _DECIDES * cycles else "latency"
 
 
-def _notes(timed: Timed, code: str) -> tuple[str, ...]:
-    parts = [f"simulation of one SM on {code}"]
+def _notes(timed: Timed, code: CodeSource) -> tuple[str, ...]:
+    parts = [f"simulation of one SM on {code.name}"]
     if timed.simulated != timed.ctas:
         parts.append(f"{timed.simulated} of its {timed.ctas} CTAs; the time of the others follows from these")
     if timed.strata:
         parts.append(f"CTAs differ: {timed.strata}, spread evenly over the grid, stand for all")
-    return ("; ".join(parts),)
+    if not isinstance(code, ExpandedCode):
+        return ("; ".join(parts),)
+    return "; ".join(parts), f"registers and shared memory: {code.given.source}", *code.allocated.notes
 
 
 def numbers_of(machine: Machine) -> SmNumbers:

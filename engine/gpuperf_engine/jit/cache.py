@@ -38,7 +38,7 @@ MOST_ENTRIES = 4000
 _STILL_USED = 60.0
 _SOURCES = (".py", ".lark")
 #: packages whose sources are part of the key, including nested ones
-_PACKAGES = ("isa", "ptx", "flow", "memory", "simt", "interp", "jit", "sass")
+_PACKAGES = ("isa", "ptx", "flow", "memory", "simt", "interp", "jit", "sass", "machines", "timing")
 #: nanoseconds after which a change gets a new timestamp on every file system
 _SETTLED = 2_000_000_000
 _BASE = Path(__file__).resolve().parent.parent

@@ -44,10 +44,6 @@ _STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 _AHEAD = 40
 #: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
 _TO_BRANCH = 13
-#: The most machine instructions between a branch and its reconvergence that ptxas 13.0 predicates instead, on 7.5 to 9.0: bodies of 8
-#: loads and additions, of up to 10 (9.0: 8) pairs of an addition and a store, and of 16 multiply-adds are, longer ones of the first
-#: two kinds are not.
-_PREDICATED = 16
 #: Bits 105 to 125 of an encoding without scoreboards.
 _NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
 
@@ -126,7 +122,6 @@ class _Builder:
     merges: Merges = field(init=False)
     roots: dict[int, int] = field(init=False)
     further: int = field(init=False)
-    predicated: set[int] = field(default_factory=set, init=False)
     #: The most registers that are live in a block.
     live: int = field(default=0, init=False)
 
@@ -227,7 +222,6 @@ class _Builder:
     # -- blocks --------------------------------------------------------------------------------------------------------
 
     def code(self) -> Code:
-        self.predicated = self._predicated()
         joins = self._joins()
         bodies = [self.body(block, joins) for block in self.program.blocks]
         made: list[_Made] = []
@@ -270,39 +264,11 @@ class _Builder:
             ):
                 continue
             meet = block.reconvergence
-            if meet < 0 or self._leaves(blocks[meet]) or block.back_edges or block.index in self.predicated:
+            if meet < 0 or self._leaves(blocks[meet]) or block.back_edges:
                 continue
             found[block.index] = found.get(block.index, "") + "begins "
             if "ends" not in found.get(meet, ""):
                 found[meet] = found.get(meet, "") + "ends "
-        return found
-
-    def _predicated(self) -> set[int]:
-        """Blocks without branch at their end: those whose bodies, up to the reconvergence, are predicated, and the bodies."""
-        blocks, found = self.program.blocks, set[int]()
-        entered: dict[int, int] = {}
-        for block in blocks:
-            for target in block.successors:
-                entered[target] = entered.get(target, 0) + 1
-        for block in blocks:
-            meet = block.reconvergence
-            if block.kind != "branch" or not block.counted or block.leaves or meet < 0:
-                continue
-            bodies = [blocks[at] for at in block.successors if at != meet and at >= 0]
-            plain = all(
-                body.successors == (meet,)
-                and entered[body.index] == 1
-                and body.kind in ("fall", "jump")
-                and not body.synchronises
-                for body in bodies
-            )
-            if not plain or not bodies or meet in block.back_edges:
-                continue
-            if (
-                sum(len(self.made(item, body)) for body in bodies for item in body.instructions)
-                <= _PREDICATED
-            ):
-                found.update((block.index, *(body.index for body in bodies)))
         return found
 
     def _leaves(self, block: BasicBlock) -> bool:
@@ -432,7 +398,7 @@ class _Builder:
         exits = item.effect in (RETURN, THREAD_EXIT) or (target is not None and self._leaves(target))
         if not exits and block.kind == "jump" and block.successors == (block.index + 1,):
             return []
-        if not exits and (block.kind == "fall" or block.index in self.predicated):
+        if not exits and (block.kind == "fall"):
             return []
         return [_Made("EXIT" if exits else "BRA", self.roots_of(reads(item)), (), item, guard, last=True)]
 

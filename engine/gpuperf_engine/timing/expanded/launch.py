@@ -20,6 +20,7 @@ from ..launch.allocation import Allocation, allocate, most_registers, registers_
 from ..launch.site_traffic import observed_sites
 from .asynchronous import changes_registers
 from .code import Code, code_of
+from .predication import predicated
 from .tracing import ExpandedTracer
 from .unrolling import unrolled
 
@@ -134,12 +135,15 @@ class ExpandedCode(CodeSource):
         program, spaces = self.record.program, self._spaces()
         if len(program.functions) > 1:
             raise NotRun("it calls functions, which are simulated on machine code only")
-        made = unrolled(program)
         origins: dict[Instruction, Instruction | None] = {}
-        if made is not None:
-            longer = program_of(made.kernel)
-            origins = dict(zip(made.kernel.instructions, made.origins))
-            of_block = _blocks(program, longer, origins)
+        for rewrite in (predicated, unrolled):
+            made = rewrite(program)
+            if made is not None:
+                earlier, program = origins, program_of(made.kernel)
+                pairs = zip(made.kernel.instructions, made.origins)
+                origins = {new: old if old is None or not earlier else earlier[old] for new, old in pairs}
+        if origins:
+            of_block = _blocks(self.record.program, program, origins)
             allocated = replace(
                 allocated,
                 loads={new: allocated.loads[old] for new, old in of_block.items() if old in allocated.loads},
@@ -147,9 +151,9 @@ class ExpandedCode(CodeSource):
                     new: allocated.stores[old] for new, old in of_block.items() if old in allocated.stores
                 },
             )
-            sites = (origins[site.instruction] for site in longer.sites)
-            spaces = tuple(spaces[program.site_of[origin]] for origin in sites if origin is not None)
-            program = longer
+            sites = (origins[site.instruction] for site in program.sites)
+            known = self.record.program.site_of
+            spaces = tuple(spaces[known[origin]] for origin in sites if origin is not None)
         number = int(self.architecture[3:].rstrip("af"))
         return code_of(program, number, spaces, allocated, self.machine.latencies, origins)
 

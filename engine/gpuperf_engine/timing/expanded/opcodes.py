@@ -190,6 +190,8 @@ def _named(instruction: Instruction, unit: str, architecture: int) -> str:
         name = "IMAD.WIDE"
     if name and unit_of_opcode(name, architecture) == unit:
         return name
+    if unit not in _OF_UNIT:
+        raise NotRun(f"{instruction.opcode} is simulated on machine code only")
     return _OF_UNIT[unit]
 
 

@@ -149,7 +149,7 @@ class _Ready:
         self.done = [False] * len(steps)
         self.open = [False] * len(steps)
         self.first: list[tuple[float, int]] = []
-        self.few: tuple[list[tuple[int, int]], ...] = [], [], [], []
+        self.few: tuple[list[tuple[float, int]], ...] = [], [], [], []
         #: For each step, how many wait for its results, and how many of these for nothing else.
         self.enabled = [0] * len(steps)
         self.waiting = [sum(laters.values()) for laters in after]
@@ -163,7 +163,8 @@ class _Ready:
     def _add(self, at: int) -> None:
         self.open[at] = True
         heapq.heappush(self.first, (self.due[at], at))
-        heapq.heappush(self.few[self._rank(at)], (self.ends[at], at))
+        rank = self._rank(at)
+        heapq.heappush(self.few[rank], (self.ends[at] if rank else self.due[at], at))
 
     def _rank(self, at: int) -> int:
         if self.steady[at]:

@@ -9,22 +9,20 @@ of them wait for memory at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ...flow.blocks import BasicBlock
 from ...flow.operands import writes
 from ...isa.effects import INDIRECT_BRANCH, LOAD
 from ...ptx import spell
-from ...ptx.module import Function, Module
-from ...ptx.parse import parse
 from ...ptx.syntax import Immediate, Instruction, Register
-from ...ptx.write import Names, head
 from ...simt.program import Program
 from .merging import merges_of
+from .rewriting import Rewriter, Rewritten
 from .straight import Straight
 
-__all__ = ["TIMES", "Unrolled", "unrolled"]
+__all__ = ["TIMES", "unrolled"]
 
 TIMES = 4
 """Iterations that become one."""
@@ -43,30 +41,23 @@ _TYPES = frozenset(("s32", "u32", "s64", "u64"))
 
 
 @dataclass(frozen=True, slots=True)
-class Unrolled:
-    """``kernel``: the kernel with unrolled loops; ``origins``: for each of its instructions the one that it was made of, ``None`` for
-    those of the tests whether enough iterations are left."""
-
-    kernel: Function
-    origins: tuple[Instruction | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Counted:
     """A loop: its counter before an iteration (``held``), ``step``, ``bound`` and the comparison that continues it (``lt``, ``gt``
-    …), with its type; ``trips``: the number of iterations, 0 if it is no constant; ``start``: the value of the counter before the
-    first."""
+    …), with its type; ``exact``: only the bound itself ends it (``ne``); ``trips``: the number of iterations, 0 if it does not become
+    straight code; ``whole``: it is a constant multiple of ``TIMES``; ``start``: the value of the counter before the first."""
 
     held: Register
     step: int
     bound: Register | Immediate
     comparison: str
     kind: str
+    exact: bool = False
     trips: int = 0
+    whole: bool = False
     start: int = 0
 
 
-def unrolled(program: Program) -> Unrolled | None:
+def unrolled(program: Program) -> Rewritten | None:
     """The kernel of a program with unrolled loops; ``None`` if there are none."""
     loops: dict[int, tuple[BasicBlock, _Counted]] = {}
     starts, merged = _starts(program), merges_of(program, {}).gone
@@ -75,22 +66,24 @@ def unrolled(program: Program) -> Unrolled | None:
         for block in program.blocks_of(0)
         if block.instructions and (counted := _counted(block)) is not None
     ]
-    constant = [_trips(counted, starts.get(counted.held)) for _, counted in found]
+    total = [_trips(counted, starts.get(counted.held)) for _, counted in found]
     constant = [
-        trips if trips and _straight(block, trips, merged) else 0
-        for (block, _), trips in zip(found, constant)
+        trips if trips and _straight(block, trips, merged) else 0 for (block, _), trips in zip(found, total)
     ]
     if sum(len(block.instructions) * trips for (block, _), trips in zip(found, constant)) > _STRAIGHT:
         constant = [0] * len(found)
-    for (block, counted), trips in zip(found, constant):
+    for (block, counted), trips, every in zip(found, constant, total):
         if trips or _short(block, merged):
+            whole = every > 0 and every % TIMES == 0
             loops[block.instructions[0].index] = (
                 block,
-                replace(counted, trips=trips, start=starts.get(counted.held, 0)),
+                replace(counted, trips=trips, whole=whole, start=starts.get(counted.held, 0)),
             )
     if not loops or any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
         return None
-    return _Writer(program.kernel, loops).written()
+    writer = _Writer(program.kernel)
+    writer.loops = loops
+    return writer.written()
 
 
 def _starts(program: Program) -> dict[Register, int]:
@@ -130,11 +123,12 @@ def _trips(counted: _Counted, start: int | None) -> int:
 
     bound, at = number(counted.bound.value), number(start)
     going = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__}[counted.comparison]
-    # the iterations up to the one whose test fails
-    distance = abs(bound - at) // abs(counted.step)
-    for trips in (distance, distance + 1, distance + 2):
-        if trips >= 1 and not going(number(at + trips * counted.step), bound):
-            return trips if trips <= _STRAIGHT else 0
+    if counted.exact:
+        going = int.__ne__
+    for trips in range(1, _STRAIGHT + 1):
+        at = number(at + counted.step)
+        if not going(at, bound):
+            return trips
     return 0
 
 
@@ -204,79 +198,65 @@ def _counted(block: BasicBlock) -> _Counted | None:
     by = step.value if steps[0].opcode.startswith("add.") else -step.value
     bits = 1 << int(words[2][1:])
     by = (by + bits // 2) % bits - bits // 2
-    if comparison == "ne":
+    exact = comparison == "ne"
+    if exact:
         comparison = "lt" if by > 0 else "gt"
     if by == 0 or comparison not in (_SMALLER if by > 0 else _LARGER):
         return None
-    return _Counted(held, by, bound, comparison, words[2])
+    return _Counted(held, by, bound, comparison, words[2], exact)
 
 
-class _Writer:
-    def __init__(self, kernel: Function, loops: dict[int, tuple[BasicBlock, _Counted]]) -> None:
-        self.kernel, self.loops = kernel, loops
-        self.names = Names(kernel.module, kernel)
-        self.lines: list[str] = []
-        self.origins: list[Instruction | None] = []
-        self.declared: list[str] = []
+class _Writer(Rewriter):
+    loops: dict[int, tuple[BasicBlock, _Counted]]
 
-    def written(self) -> Unrolled:
-        kernel = self.kernel
-        ends: dict[int, list[str]] = {}
-        for label, index in kernel.labels.items():
-            ends.setdefault(index, []).append(f"{self.names.labels[label]}:")
+    def body(self) -> None:
         skipped = -1
-        for item in kernel.instructions:
+        for item in self.kernel.instructions:
             if item.index in self.loops:
                 block, counted = self.loops[item.index]
-                self.loop(block, counted, ends.get(item.index, []))
+                self.loop(block, counted)
                 skipped = item.index + len(block.instructions)
-            if item.index < skipped:
-                continue
-            self.lines += ends.get(item.index, ())
-            self.add(item)
-        self.lines += ends.get(len(kernel.instructions), ())
-        text = "\n".join(
-            [
-                *_header(kernel.module, self.names),
-                head(kernel),
-                *spell.tuning(kernel),
-                "{",
-                *self.names.declarations(),
-                *self.declared,
-                *self.lines,
-                "}",
-                "",
-            ]
-        )
-        made = parse(text, path=kernel.module.path)[kernel.name]
-        return Unrolled(made, tuple(self.origins))
-
-    def add(self, item: Instruction) -> None:
-        self.lines.append(f"\t{spell.instruction(item, self.names)}")
-        self.origins.append(item)
+            if item.index >= skipped:
+                self.labels(item.index)
+                self.add(item)
+        self.labels(len(self.kernel.instructions))
 
     def made(self, text: str) -> None:
-        self.lines.append(f"\t{text}")
-        self.origins.append(None)
+        self.line(text, None)
 
-    def loop(self, block: BasicBlock, counted: _Counted, labels: list[str]) -> None:
+    def loop(self, block: BasicBlock, counted: _Counted) -> None:
         names = self.names
-        further, enough = names.fresh("%ahead"), names.fresh("%enough")
-        self.declared += [f"\t.reg .{counted.held.type.name} {further};", f"\t.reg .pred {enough};"]
+        further, enough, onward = names.fresh("%ahead"), names.fresh("%enough"), names.fresh("%onward")
+        self.declared += [f"\t.reg .{counted.held.type.name} {further};", f"\t.reg .pred {enough}, {onward};"]
         start, rest, after = names.fresh("$unrolled"), names.fresh("$rest"), names.fresh("$after")
         bound = spell.operand(counted.bound, names)
 
         def test() -> None:
-            held = names.register(counted.held)
-            self.made(f"add.{counted.kind} {further}, {held}, {(TIMES - 1) * counted.step};")
-            self.made(f"setp.{counted.comparison}.{counted.kind} {enough}, {further}, {bound};")
+            """Whether the next iterations can do without tests: none of their counters reaches the bound, or wraps around."""
+            held, step = names.register(counted.held), (TIMES - 1) * counted.step
+            if counted.exact:
+                distance = (bound, held) if step > 0 else (held, bound)
+                self.made(f"sub.{counted.kind} {further}, {', '.join(distance)};")
+                self.made(f"setp.gt.u{counted.kind[1:]} {enough}, {further}, {abs(step)};")
+                return
+            self.made(f"add.{counted.kind} {further}, {held}, {step};")
+            self.made(f"setp.{'gt' if step > 0 else 'lt'}.{counted.kind} {onward}, {further}, {held};")
+            self.made(f"setp.{counted.comparison}.and.{counted.kind} {enough}, {further}, {bound}, {onward};")
 
         # Branches from elsewhere enter the loop here.
-        self.lines += labels
+        self.labels(block.instructions[0].index)
         guard = block.guard
         assert guard is not None
         if counted.trips:
             self.straight(block, counted.trips, keep=guard.register in block.live_out, counted=counted)
+            return
+        if counted.whole:
+            self.lines.append(f"{start}:")
+            self.straight(block, TIMES, keep=True)
+            self.line(
+                f"@{'!' if guard.negated else ''}{names.register(guard.register)} bra {start};",
+                block.instructions[-1],
+            )
             return
         test()
         self.made(f"@!{enough} bra {rest};")
@@ -309,23 +289,3 @@ class _Writer:
         for number in range(times):
             code.run(body if keep and number == times - 1 else without)
         code.finish(last)
-
-    def line(self, text: str, item: Instruction) -> None:
-        self.lines.append(f"\t{text}")
-        self.origins.append(item)
-
-    def declare(self, registers: Iterable[tuple[Register, str]]) -> None:
-        self.declared += [f"\t.reg .{register.type.name} {name};" for register, name in registers]
-
-
-def _header(module: Module, names: Names) -> list[str]:
-    lines = [f".version {module.version[0]}.{module.version[1]}"]
-    lines.append(f".target {', '.join([module.target, *module.target_options])}")
-    lines.append(f".address_size {module.address_size}")
-    lines += [
-        f"{head(function)};" for function in map(module.function, module.functions) if not function.is_entry
-    ]
-    return [
-        *lines,
-        *(f"{spell.declare(variable, variable.name, names)};" for variable in module.variables.values()),
-    ]

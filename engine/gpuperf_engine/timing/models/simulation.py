@@ -219,7 +219,7 @@ def _notes(timed: Timed, code: CodeSource) -> tuple[str, ...]:
         parts.append(f"CTAs differ: {timed.strata}, spread evenly over the grid, stand for all")
     if not isinstance(code, ExpandedCode):
         return ("; ".join(parts),)
-    return "; ".join(parts), f"registers and shared memory: {code.given.source}", *code.allocated.notes
+    return "; ".join(parts), f"registers and shared memory: {code.given.source}"
 
 
 def numbers_of(machine: Machine) -> SmNumbers:

@@ -17,7 +17,7 @@ __all__ = ["Step", "ordered"]
 
 
 #: Live registers up to which loads come early in any block, and registers beyond the fewest that a block needs.
-_FEW, _MORE = 56, 16
+_FEW, _MORE = 40, 8
 
 
 @dataclass(frozen=True, slots=True)

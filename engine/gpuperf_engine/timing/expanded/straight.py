@@ -90,7 +90,19 @@ class Straight:
             else:
                 moves.append((register, own, offset))
         self.names.registers[:] = self.original
-        for register, name, offset in moves:
+        while moves:
+            # a register is set when no other one needs what it held before
+            needed = {name for register, name, _ in moves if name != self.original[register.index]}
+            free = next(
+                (at for at, move in enumerate(moves) if self.original[move[0].index] not in needed), None
+            )
+            if free is None:
+                register = moves[0][0]
+                own, copy = self.original[register.index], self._fresh(register)
+                self.add(f"mov.b{register.type.bits} {copy}, {own};", last)
+                moves = [(one, copy if name == own else name, offset) for one, name, offset in moves]
+                continue
+            register, name, offset = moves.pop(free)
             own, bits = self.original[register.index], register.type.bits
             self.add(
                 f"add.s{bits} {own}, {name}, {offset};" if offset else f"mov.b{bits} {own}, {name};", last
@@ -215,7 +227,7 @@ class Straight:
     # -- instructions --------------------------------------------------------------------------------------------------
 
     def _written(self, item: Instruction) -> None:
-        names, operands = self.names, list(item.operands)
+        names, operands, targets = self.names, list(item.operands), writes(item)
         bases: set[int] = set()
         for place, operand in enumerate(operands):
             if not isinstance(operand, Address) or not isinstance(operand.base, Register):
@@ -224,6 +236,7 @@ class Straight:
             name, offset = self.values.get(base.index, (names.registers[base.index], 0))
             if (
                 name
+                and base not in targets
                 and abs(operand.offset + offset) < _FARTHEST
                 and sum(one is base for one in reads(item)) == 1
             ):
@@ -234,7 +247,6 @@ class Straight:
             if register.index in self.values and register.index not in bases:
                 names.registers[register.index] = self._held(register, self.values[register.index], item)
         key: tuple[str, ...] = ()
-        targets = writes(item)
         if _repeats(item, targets):
             key = (item.opcode, *(spell.operand(one, names) for one in operands[1:]))
             if key in self.seen:
@@ -248,6 +260,8 @@ class Straight:
             if item.guard is not None or target in reads(item):
                 # lanes without the guard keep the old value
                 old = names.registers[target.index]
+                if target.index in self.values:
+                    old = self._held(target, self.values[target.index], item)
                 if old != name:
                     self.add(f"mov.{_moved(target)} {name}, {old};", item)
             if integer:

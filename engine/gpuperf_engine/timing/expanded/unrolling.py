@@ -3,8 +3,8 @@
 ``ptxas`` makes the iterations of a loop straight code if their number is a constant and they do not load too much.
 
 It makes four iterations of a short loop one if a counter with a constant step is compared with a bound that the loop does not
-change: it tests once whether four are left, and executes the rest one by one. The order of loads in the unrolled body decides how many
-of them wait for memory at once.
+change: it tests once whether four are left, by the distance of the counter from the bound, and executes the rest one by one. The
+order of loads in the unrolled body decides how many of them wait for memory at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ...flow.blocks import BasicBlock
-from ...flow.operands import writes
+from ...flow.operands import reads, writes
 from ...isa.effects import INDIRECT_BRANCH, LOAD
 from ...ptx import spell
 from ...ptx.syntax import Immediate, Instruction, Register
@@ -35,23 +35,23 @@ _WITH_BARRIER, _GLOBAL, _SHARED, _ARITHMETIC = 12, 30, 64, 18
 #: for sm_86.
 _LOADS = ((7, 128), (15, 152), (31, 192), (63, 256), (127, 320), (1 << 62, 384))
 _STRAIGHT = 4096
-_SMALLER, _LARGER = frozenset(("lt", "le")), frozenset(("gt", "ge"))
+_SMALLER, _LARGER = frozenset(("lt", "le", "ne")), frozenset(("gt", "ge", "ne"))
 _INVERSE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne"}
+_GOING = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__, "ne": int.__ne__}
 _TYPES = frozenset(("s32", "u32", "s64", "u64"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """A loop: its counter before an iteration (``held``), ``step``, ``bound`` and the comparison that continues it (``lt``, ``gt``
-    …), with its type; ``exact``: only the bound itself ends it (``ne``); ``trips``: the number of iterations, 0 if it does not become
-    straight code; ``whole``: it is a constant multiple of ``TIMES``; ``start``: the value of the counter before the first."""
+    """A loop: its counter before an iteration (``held``), ``step``, ``bound`` and the comparison that continues it (``lt``, ``gt``,
+    ``ne`` …), with its type; ``trips``: the number of iterations, 0 if it does not become straight code; ``whole``: it is a constant
+    multiple of ``TIMES``; ``start``: the value of the counter before the first."""
 
     held: Register
     step: int
     bound: Register | Immediate
     comparison: str
     kind: str
-    exact: bool = False
     trips: int = 0
     whole: bool = False
     start: int = 0
@@ -60,24 +60,25 @@ class _Counted:
 def unrolled(program: Program) -> Rewritten | None:
     """The kernel of a program with unrolled loops; ``None`` if there are none."""
     loops: dict[int, tuple[BasicBlock, _Counted]] = {}
-    starts, merged = _starts(program), merges_of(program, {}).gone
+    merged = merges_of(program, {}).gone
     found = [
         (block, counted)
         for block in program.blocks_of(0)
         if block.instructions and (counted := _counted(block)) is not None
     ]
-    total = [_trips(counted, starts.get(counted.held)) for _, counted in found]
+    starts = [_start(program, block, counted.held) for block, counted in found]
+    total = [_trips(counted, start) for (_, counted), start in zip(found, starts)]
     constant = [
         trips if trips and _straight(block, trips, merged) else 0 for (block, _), trips in zip(found, total)
     ]
     if sum(len(block.instructions) * trips for (block, _), trips in zip(found, constant)) > _STRAIGHT:
         constant = [0] * len(found)
-    for (block, counted), trips, every in zip(found, constant, total):
+    for (block, counted), trips, every, start in zip(found, constant, total, starts):
         if trips or _short(block, merged):
             whole = every > 0 and every % TIMES == 0
             loops[block.instructions[0].index] = (
                 block,
-                replace(counted, trips=trips, whole=whole, start=starts.get(counted.held, 0)),
+                replace(counted, trips=trips, whole=whole, start=start or 0),
             )
     if not loops or any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
         return None
@@ -86,29 +87,41 @@ def unrolled(program: Program) -> Rewritten | None:
     return writer.written()
 
 
-def _starts(program: Program) -> dict[Register, int]:
-    """The constants that registers hold when loops begin: those of their only definition outside of loops of one block."""
-    defined: dict[Register, list[Instruction]] = {}
+def _start(program: Program, loop: BasicBlock, register: Register) -> int | None:
+    """The constant that a register holds whenever a loop of one block begins: that of its only definition outside of the loop, which
+    also comes before each further time that the loop is entered."""
+    defined: dict[Register, list[tuple[BasicBlock, Instruction]]] = {}
     for block in program.blocks_of(0):
-        if block.index not in block.back_edges:
-            for item in block.instructions:
-                for register in writes(item):
-                    defined.setdefault(register, []).append(item)
-    found: dict[Register, int] = {}
-    for register in defined:
-        at, seen = register, set[Register]()
-        while at not in seen and len(defined.get(at, ())) == 1:
-            seen.add(at)
-            item = defined[at][0]
-            if not item.opcode.startswith("mov.") or item.guard is not None:
-                break
-            value = item.operands[1]
-            if isinstance(value, Immediate) and value.kind == "int":
-                found[register] = value.value
-            if not isinstance(value, Register):
-                break
-            at = value
-    return found
+        for item in block.instructions:
+            for one in writes(item):
+                defined.setdefault(one, []).append((block, item))
+    outside = [pair for pair in defined.get(register, ()) if pair[0] is not loop]
+    if len(outside) != 1 or _returns(program, loop, outside[0][0]):
+        return None
+    seen: set[Instruction] = set()
+    while len(outside) == 1 and outside[0][1] not in seen:
+        item = outside[0][1]
+        seen.add(item)
+        if not item.opcode.startswith("mov.") or item.guard is not None:
+            return None
+        value = item.operands[1]
+        if isinstance(value, Immediate) and value.kind == "int":
+            return value.value
+        if not isinstance(value, Register):
+            return None
+        outside = defined.get(value, [])
+    return None
+
+
+def _returns(program: Program, loop: BasicBlock, without: BasicBlock) -> bool:
+    """Whether a loop of one block may be entered again without a block in between."""
+    seen, left = {loop.index}, [loop]
+    while left:
+        for at in left.pop().successors:
+            if at >= 0 and at not in seen and program.blocks[at] is not without:
+                seen.add(at)
+                left.append(program.blocks[at])
+    return any(loop.index in program.blocks[at].successors for at in seen if at != loop.index)
 
 
 def _trips(counted: _Counted, start: int | None) -> int:
@@ -122,13 +135,14 @@ def _trips(counted: _Counted, start: int | None) -> int:
         return value - (1 << bits) if counted.kind[0] == "s" and value >> bits - 1 else value
 
     bound, at = number(counted.bound.value), number(start)
-    going = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__}[counted.comparison]
-    if counted.exact:
-        going = int.__ne__
-    for trips in range(1, _STRAIGHT + 1):
-        at = number(at + counted.step)
-        if not going(at, bound):
-            return trips
+    going = _GOING[counted.comparison]
+    # the iterations up to the one whose test fails
+    if not going(number(at + counted.step), bound):
+        return 1
+    distance = (bound - at if counted.step > 0 else at - bound) % (1 << bits) // abs(counted.step)
+    for trips in (distance, distance + 1, distance + 2):
+        if trips > 1 and not going(number(at + trips * counted.step), bound):
+            return trips if trips <= _STRAIGHT else 0
     return 0
 
 
@@ -165,6 +179,8 @@ def _counted(block: BasicBlock) -> _Counted | None:
         return None
     if block.successors[0] != block.index or last.pragmas or block.synchronises:
         return None
+    if any(block.guard.register in reads(item) for item in block.instructions[:-1]):
+        return None
     defined: dict[Register, list[Instruction]] = {}
     for item in block.instructions:
         for register in writes(item):
@@ -184,6 +200,9 @@ def _counted(block: BasicBlock) -> _Counted | None:
     steps = defined.get(counter, [])
     if len(steps) != 1 or steps[0].guard is not None or not steps[0].opcode.startswith(("add.", "sub.")):
         return None
+    # the test is of the counter behind its step
+    if steps[0].index > tests[0].index:
+        return None
     _, held, step = steps[0].operands
     if not isinstance(held, Register) or not isinstance(step, Immediate) or held.type is not counter.type:
         return None
@@ -191,19 +210,19 @@ def _counted(block: BasicBlock) -> _Counted | None:
         copies = defined.get(held, [])
         if (
             len(copies) != 1
+            or copies[0].guard is not None
             or not copies[0].opcode.startswith("mov.")
             or copies[0].operands[1] is not counter
         ):
             return None
+        if copies[0].index < steps[0].index:
+            held = counter
     by = step.value if steps[0].opcode.startswith("add.") else -step.value
     bits = 1 << int(words[2][1:])
     by = (by + bits // 2) % bits - bits // 2
-    exact = comparison == "ne"
-    if exact:
-        comparison = "lt" if by > 0 else "gt"
     if by == 0 or comparison not in (_SMALLER if by > 0 else _LARGER):
         return None
-    return _Counted(held, by, bound, comparison, words[2], exact)
+    return _Counted(held, by, bound, comparison, words[2])
 
 
 class _Writer(Rewriter):
@@ -231,17 +250,16 @@ class _Writer(Rewriter):
         start, rest, after = names.fresh("$unrolled"), names.fresh("$rest"), names.fresh("$after")
         bound = spell.operand(counted.bound, names)
 
-        def test() -> None:
-            """Whether the next iterations can do without tests: none of their counters reaches the bound, or wraps around."""
-            held, step = names.register(counted.held), (TIMES - 1) * counted.step
-            if counted.exact:
-                distance = (bound, held) if step > 0 else (held, bound)
-                self.made(f"sub.{counted.kind} {further}, {', '.join(distance)};")
-                self.made(f"setp.gt.u{counted.kind[1:]} {enough}, {further}, {abs(step)};")
-                return
-            self.made(f"add.{counted.kind} {further}, {held}, {step};")
-            self.made(f"setp.{'gt' if step > 0 else 'lt'}.{counted.kind} {onward}, {further}, {held};")
-            self.made(f"setp.{counted.comparison}.and.{counted.kind} {enough}, {further}, {bound}, {onward};")
+        held, bits, step = names.register(counted.held), int(counted.kind[1:]), counted.step
+        more = "ge" if counted.comparison in ("le", "ge") else "gt"
+
+        def test(behind: str = "") -> None:
+            """Whether the bound is further away than three steps. Where it is passed the distance is negative, as a signed number also
+            for unsigned counters."""
+            one, other = (bound, held) if step > 0 else (held, bound)
+            self.made(f"sub.s{bits} {further}, {one}, {other};")
+            joined, last = (".and", f", {behind}") if behind else ("", "")
+            self.made(f"setp.{more}{joined}.s{bits} {enough}, {further}, {(TIMES - 1) * abs(step)}{last};")
 
         # Branches from elsewhere enter the loop here.
         self.labels(block.instructions[0].index)
@@ -258,7 +276,9 @@ class _Writer(Rewriter):
                 block.instructions[-1],
             )
             return
-        test()
+        # The first iteration is executed even if the counter is beyond the bound, however far.
+        self.made(f"setp.{counted.comparison}.{counted.kind} {enough}, {held}, {bound};")
+        test(enough)
         self.made(f"@!{enough} bra {rest};")
         self.lines.append(f"{start}:")
         self.straight(block, TIMES, keep=True)

@@ -14,7 +14,17 @@ from functools import cached_property
 
 from ...flow.liveness import words_of
 from ...flow.operands import reads, writes
-from ...isa.effects import ASYNC_COPY, BRANCH, CALL, LOAD, RETURN, THREAD_EXIT, TRAP, WARPGROUP
+from ...isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BRANCH,
+    CALL,
+    LOAD,
+    RETURN,
+    THREAD_EXIT,
+    TRAP,
+    WARPGROUP,
+)
 from ...ptx.syntax import Address, Immediate, Instruction, Operand, Register
 from ...sass.graph import Block, Graph
 from ...sass.listing import Listing
@@ -383,6 +393,9 @@ class _Builder:
             if item.effect.orders or item.effect.is_barrier:
                 one.reads += tuple(set(_ORDER.values()))
                 one.writes += tuple(set(_ORDER.values()))
+            elif item.effect is ASYNC_COPY:
+                one.reads += (_ORDER["shared"],)
+                one.writes += (_ORDER["shared"],)
             made.append(one)
             if chained and target:
                 held = target
@@ -423,6 +436,8 @@ class _Builder:
             results = self.roots_of(register for one in merged for register in writes(one))
             size = sum(self.merges.bytes[one] for one in merged)
         used = any(register in self.read_later for register in writes(item))
+        if effect is ATOMIC and not used:
+            results = ()
         opcode = memory_opcode(item, space, used)
         if size:
             opcode = opcode.partition(".")[0] + width(size)

@@ -245,8 +245,8 @@ class _Writer(Rewriter):
 
     def loop(self, block: BasicBlock, counted: _Counted) -> None:
         names = self.names
-        further, enough, onward = names.fresh("%ahead"), names.fresh("%enough"), names.fresh("%onward")
-        self.declared += [f"\t.reg .{counted.held.type.name} {further};", f"\t.reg .pred {enough}, {onward};"]
+        further, enough = names.fresh("%ahead"), names.fresh("%enough")
+        self.declared += [f"\t.reg .{counted.held.type.name} {further};", f"\t.reg .pred {enough};"]
         start, rest, after = names.fresh("$unrolled"), names.fresh("$rest"), names.fresh("$after")
         bound = spell.operand(counted.bound, names)
 

@@ -40,7 +40,13 @@ def ordered(
     values = _Values(steps, words, kept)
     fewest = _ordered(steps, values, 0)
     limit = min(registers, max(_FEW, fewest[1] + _MORE))
-    return _ordered(steps, values, limit) if limit > fewest[1] else fewest
+    while limit > fewest[1]:
+        found = _ordered(steps, values, limit)
+        if found[1] <= registers:
+            return found
+        # what was live early left too few for later: fewer early
+        limit = (limit + fewest[1]) // 2
+    return fewest
 
 
 class _Values:

@@ -1,0 +1,188 @@
+"""The order of instructions in a block and the numbers of registers, on random graphs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from gpuperf_engine.timing.expanded.numbering import Numbers
+from gpuperf_engine.timing.expanded.order import Step, ordered
+
+LATENCY = 40
+
+
+def random_steps(seed: int, count: int) -> tuple[list[Step], dict[int, int], list[int]]:
+    """Steps that read values of earlier ones, some of which are written again, and memory in order (-1, -2); the sizes of the values,
+    and those that are live behind the steps."""
+    choices = np.random.default_rng(seed)
+    steps, words = list[Step](), {0: 1, 1: 2}
+    for at in range(count):
+        known = [*words]
+        read = {
+            known[at] for at in choices.integers(max(0, len(known) - 12), len(known), choices.integers(0, 4))
+        }
+        loads = bool(choices.random() < 0.3)
+        target = int(choices.choice(known)) if choices.random() < 0.15 else len(words)
+        words.setdefault(target, int(choices.choice([1, 1, 1, 2, 4])))
+        token = int(choices.choice([-1, -2]))
+        stores = bool(choices.random() < 0.1)
+        reads = (*read, token) if loads or stores else tuple(read)
+        writes = (token,) if stores else (target,)
+        steps.append(Step(tuple(int(one) for one in reads), writes, LATENCY if loads else 4.0, loads=loads))
+    if seed % 2:
+        steps.append(Step((0,), (), 1.0, last=True))
+    kept = [int(one) for one in choices.choice(len(words), 4, replace=False)]
+    return steps, words, kept
+
+
+def waits(steps: Sequence[Step]) -> set[tuple[int, int]]:
+    """Pairs of steps of which the second must follow the first: it reads what the first wrote, writes what it reads or writes, or
+    ends the block."""
+    pairs = set()
+    for later, second in enumerate(steps):
+        for earlier, first in enumerate(steps[:later]):
+            if (
+                set(first.writes) & {*second.reads, *second.writes}
+                or set(first.reads) & set(second.writes)
+                or second.last
+            ):
+                pairs.add((earlier, later))
+    return pairs
+
+
+def live_registers(steps: Sequence[Step], words: dict[int, int], kept: Sequence[int]) -> int:
+    """The most registers that are live between two steps, backwards from the end."""
+    live = set(kept)
+    most = sum(words[value] for value in live)
+    for step in reversed(steps):
+        live -= set(step.writes)
+        live |= {value for value in step.reads if value >= 0}
+        most = max(most, sum(words[value] for value in live))
+    return most
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_dependences_are_kept_and_registers_bounded(seed: int) -> None:
+    steps, words, kept = random_steps(seed, 10 + 3 * seed)
+    fewest = None
+    for registers in (0, 20, 32, 64, 255):
+        order, most = ordered(steps, words, kept, registers)
+        assert sorted(order) == [*range(len(steps))]
+        place = {at: number for number, at in enumerate(order)}
+        assert all(place[earlier] < place[later] for earlier, later in waits(steps))
+        # as told, and by liveness of the order that was found
+        assert most == live_registers([steps[at] for at in order], words, kept)
+        fewest = most if fewest is None else fewest
+        assert most <= max(fewest, registers)
+    assert ordered(steps, words, kept, 255) == ordered(steps, words, kept, 255)
+
+
+@pytest.mark.parametrize("between", [8, 16])
+@pytest.mark.parametrize("count", [4, 12])
+def test_loads_come_as_many_instructions_ahead_as_their_latency(between: int, count: int) -> None:
+    """Of a loop body: each load is used by an addition, ``between`` others behind the one before."""
+    steps, words, uses = list[Step](), {0: 1}, list[int]()
+    for _ in range(count):
+        for _ in range(between):
+            words[len(words)] = 1
+            steps.append(Step((0,), (), 4.0))
+        value = len(words)
+        words[value] = words[value + 1] = 1
+        steps.append(Step((0,), (value,), LATENCY, loads=True))
+        uses.append(len(steps))
+        steps.append(Step((value,), (value + 1,), 4.0))
+    order, _ = ordered(steps, words, [0], 255)
+    place = {at: number for number, at in enumerate(order)}
+    ahead = [place[use] - place[use - 1] for use in uses]
+    # those of the beginning are as early as they can be
+    early = LATENCY // (between + 2) + 1
+    assert all(LATENCY - between - 2 <= one <= LATENCY + between + 2 for one in ahead[early:])
+    assert [place[use - 1] for use in uses[:early]] == sorted(place[use - 1] for use in uses[:early])
+
+
+def test_loads_wait_where_registers_are_few() -> None:
+    """100 loads of four registers, each used at once: with 255 registers many come early, with 20 at most a few."""
+    steps, words = list[Step](), {0: 1}
+    for _ in range(100):
+        value = len(words)
+        words[value] = 4
+        steps += [Step((0,), (value,), LATENCY, loads=True), Step((value,), (), 4.0)]
+    assert ordered(steps, words, [0], 20)[1] <= 20
+    assert 20 < ordered(steps, words, [0], 255)[1] <= 255
+
+
+def test_steps_of_equal_rank_keep_their_order() -> None:
+    steps = [Step((0,), (number,), 4.0) for number in range(1, 30)]
+    words = dict.fromkeys(range(30), 1)
+    assert ordered(steps, words, [*range(30)], 255)[0] == [*range(29)]
+
+
+def assigned(seed: int, count: int) -> None:
+    steps, words, kept = random_steps(seed, count)
+    uniform = {value for value in words if value % 11 == 5}
+    predicates = {value for value in words if value % 13 == 7 and value not in uniform}
+    size = {value: 1 if value in predicates else words[value] for value in words}
+    cuts = [0, count // 3, count // 2, len(steps)]
+    blocks = [*itertools.pairwise(cuts)]
+    # liveness of straight code, backwards
+    live, behind, before = set(kept), list[set[int]](), list[set[int]]()
+    for step in reversed(steps):
+        behind.append(set(live))
+        live = live - set(step.writes) | {value for value in step.reads if value >= 0}
+        before.append(set(live))
+    behind.reverse()
+    before.reverse()
+    numbers = Numbers(size, uniform, predicates)
+    numbers.assign(
+        blocks,
+        [tuple(before[start]) for start, _ in blocks],
+        [tuple(behind[end - 1]) for _, end in blocks],
+        [(step.reads, step.writes) for step in steps],
+    )
+    named = {value for step in steps for value in (*step.reads, *step.writes) if value >= 0}
+    for value in named:
+        places = numbers.of(value)
+        assert len(places) == size[value] and places == tuple(range(places[0], places[0] + size[value]))
+        assert len(places) == 1 or places[0] % 2 == 0
+        first, last = (512, 519) if value in predicates else (256, 319) if value in uniform else (0, 255)
+        assert first <= places[0] and places[-1] < last
+    for together in (*before, *behind):
+        taken = [place for value in together & named for place in numbers.of(value)]
+        if sum(size[value] for value in together & named & predicates) <= 4:
+            assert len(taken) == len(set(taken)), "two values that are live together share a register"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values_that_are_live_together_have_registers_of_their_own(seed: int) -> None:
+    assigned(seed, 12 + 2 * seed)
+
+
+def test_registers_are_used_again() -> None:
+    """A chain of 1000 values needs two registers."""
+    words = dict.fromkeys(range(1001), 1)
+    numbers = Numbers(words, (), ())
+    numbers.assign([(0, 1000)], [(0,)], [(1000,)], [((at,), (at + 1,)) for at in range(1000)])
+    assert len({numbers.of(value) for value in range(1001)}) <= 2
+
+
+def test_values_that_live_around_a_loop_keep_their_register() -> None:
+    """Block 1 is a loop: 0 is read in it, and so is live at its end as well, and 1 lives only at its beginning."""
+    numbers = Numbers({0: 1, 1: 1, 2: 1}, (), ())
+    numbers.assign(
+        [(0, 2), (2, 5)],
+        [(), (0,)],
+        [(0,), (0,)],
+        [((), (0,)), ((0,), ()), ((0,), (1,)), ((1,), ()), ((), (2,))],
+    )
+    assert numbers.of(0) not in (numbers.of(1), numbers.of(2))
+    assert numbers.of(0) and numbers.of(1) and numbers.of(2)
+
+
+def test_more_values_than_registers_share_them() -> None:
+    words = dict.fromkeys(range(400), 1)
+    numbers = Numbers(words, (), ())
+    numbers.assign([(0, 400)], [()], [tuple(range(400))], [((), (at,)) for at in range(400)])
+    assert {place for value in range(400) for place in numbers.of(value)} == {*range(255)}

@@ -1,0 +1,190 @@
+"""Times without an assembler: microkernels against the numbers of the machine's description, and the examples against their machine
+code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cases import SMALL, execute
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.sass.run.writer import NotRun
+from gpuperf_engine.timing.models.simulation import simulated
+from tests.engine.running import Engine
+from tests.support import head, needs_assembler
+from tests.timing import products
+
+CLOSE = 0.05
+HEAD = """.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
+{
+.reg .pred %p<4>; .reg .b32 %r<60>; .reg .f32 %f<40>; .reg .b64 %q<60>;
+.shared .align 16 .b8 tile[16384];
+ld.param.u64 %q1, [a]; ld.param.u64 %q2, [b]; ld.param.u32 %r1, [n];
+mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mad.lo.u32 %r5, %r3, %r4, %r2;
+mul.wide.u32 %q3, %r5, 4; add.s64 %q4, %q1, %q3; add.s64 %q5, %q2, %q3;
+"""
+COPY = "ld.global.f32 %f1, [%q4]; st.global.f32 [%q5], %f1;"
+#: so many instructions in a loop are not unrolled
+LENGTH = 96
+
+
+def profiled(
+    body: str,
+    n: int = 0,
+    grid: int = 1,
+    block: int = 32,
+    words: int = 1 << 16,
+    first: NDArray[np.float32] | None = None,
+) -> ge.Profile:
+    device = ge.Device({"memory", "inputs"}, memory_bytes=1 << 26)
+    kernel = ge.parse(head("8.0", "sm_75") + HEAD + body + "\nret;\n}\n", path="k.ptx")["k"]
+    given = device.zeros(words, np.float32) if first is None else device.array(first)
+    return device.launch(kernel, grid, block, [given, device.zeros(words, np.float32), n])
+
+
+def timed(profile: ge.Profile, machine: Machine | str) -> ge.Estimate:
+    known = load_machine(machine) if isinstance(machine, str) else machine
+    record = profile.records[0]
+    return simulated(
+        record, known, expanded=replace(profile.resources, shared_bytes=record.plan.shared_bytes)
+    )
+
+
+def loop(body: str, end: str = "") -> str:
+    return (
+        f"mov.u32 %r6, 0;\nL:\n{body}\nadd.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r1;\n@%p1 bra L;\n"
+        f"{end or 'st.global.f32 [%q5], %f1;'}"
+    )
+
+
+def each(body: str, count: int, machine: str, block: int = 32, **options: object) -> float:
+    """Clocks of one of ``count`` instructions of a loop: of 30 iterations more."""
+    ends = [timed(profiled(body, n, 1, block, **options), machine).cycles for n in (10, 40)]  # type: ignore[arg-type]
+    return (ends[1] - ends[0]) / (30 * count)
+
+
+MACHINES = pytest.mark.parametrize("machine", ["rtx-a6000", "a100-sxm-80gb", "t4", "h100-sxm"])
+CHAINS = {
+    "fma": "fma.rn.f32 %f1, %f1, %f2, %f1;",
+    "imad": "mad.lo.s32 %r7, %r7, %r2, %r7;",
+    "shuffle": "shfl.sync.bfly.b32 %r7, %r7, 1, 31, -1;",
+}
+
+
+@MACHINES
+@pytest.mark.parametrize("unit", ["fma", "imad"])
+def test_a_chain_takes_the_latency(unit: str, machine: str) -> None:
+    end = "st.global.u32 [%q5], %r7;" if unit != "fma" else ""
+    found = each(loop(CHAINS[unit] * LENGTH, end), LENGTH, machine)
+    assert found == pytest.approx(load_machine(machine).latencies[unit], rel=CLOSE)
+
+
+@MACHINES
+def test_independent_multiply_adds_take_their_rate(machine: str) -> None:
+    """16 warps, and 12 sums each: a warp instruction takes 32 / lanes clocks of a sub-partition, and 4 of 16 warps share one."""
+    body = "".join(f"fma.rn.f32 %f{8 + at % 12}, %f{8 + at % 12}, %f2, %f2;" for at in range(LENGTH))
+    end = (
+        "mov.f32 %f1, 0f00000000;"
+        + "".join(f"add.f32 %f1, %f1, %f{8 + at};" for at in range(12))
+        + "st.global.f32 [%q5], %f1;"
+    )
+    known = load_machine(machine)
+    found = each(loop(body, end), LENGTH, machine, 512)
+    expected = 16 / known.sub_partitions * max(32 / known.lanes["fma"], 1 / known.issue_rate)
+    assert found == pytest.approx(expected, rel=CLOSE)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4, 32])
+def test_bank_conflicts_take_a_clock_each(stride: int) -> None:
+    """16 warps, so that none waits for latency: the words of the lanes are ``stride`` apart, in 32 / stride banks; a clock for each
+    wavefront of 128 bytes, and two at least, as 16 lanes' addresses take one."""
+    before = (
+        f"and.b32 %r7, %r2, 31; mul.lo.u32 %r7, %r7, {4 * stride}; mov.u32 %r8, tile; add.u32 %r7, %r7, %r8;"
+    )
+    body = "".join(f"ld.volatile.shared.f32 %f{8 + at % 8}, [%r7];" for at in range(LENGTH))
+    found = each(before + loop(body), LENGTH, "rtx-a6000", 512)
+    known = load_machine("rtx-a6000")
+    least = 32 / (known.lanes["lsu"] * known.sub_partitions)
+    assert found == pytest.approx(16 * max(stride, least), rel=CLOSE)
+
+
+@pytest.mark.parametrize("machine", ["rtx-a6000", "a100-sxm-80gb", "t4"])
+def test_a_chase_in_l1_takes_its_latency(machine: str) -> None:
+    """An index into one line that is loaded, and the multiply-add that makes it an address."""
+    known = load_machine(machine)
+    body = "".join(
+        f"ld.global.u32 %r{8 + at}, [%q{7 + at}]; mul.wide.u32 %q{34 + at}, %r{8 + at}, 4; add.s64 %q{8 + at}, %q1, %q{34 + at};"
+        for at in range(24)
+    )
+    first = np.zeros(64, np.uint32).view(np.float32)
+    found = each(
+        "mov.u64 %q7, %q1;" + loop(body + "mov.u64 %q7, %q31;", "st.global.u32 [%q5], %r31;"),
+        24,
+        machine,
+        first=first,
+        words=64,
+    )
+    assert found == pytest.approx(known.latencies["l1"] + known.latencies["imad"], rel=CLOSE)
+
+
+@pytest.mark.parametrize("machine", ["rtx-a6000", "a100-sxm-80gb", "t4"])
+def test_a_stream_takes_the_sustained_rate(machine: str) -> None:
+    """Of 8 MiB that are read and 8 MiB that are written; the rest is one CTA's latency at the begin and the end."""
+    known = load_machine(machine)
+    found = timed(profiled(COPY, 0, 8192, 256, 1 << 21), known)
+    dram = 2 * 8 * 2**20 / (known.dram_bytes_per_cycle(known.dram_sustained_mixed) * known.clock_mhz)
+    assert found.bounds["dram"] == pytest.approx(dram, rel=CLOSE)
+    assert found.limiter == "dram"
+    assert dram < found.time_us < 1.25 * dram + found.launch_us
+
+
+#: Kernels that are loaded in different ways: by memory, by arithmetic, by shared memory, and by few warps.
+KINDS: dict[str, Callable[[], ge.Profile]] = {
+    "copy": lambda: profiled(COPY, 0, 2048, 256, 1 << 19),
+    "fma": lambda: profiled(loop(CHAINS["fma"] * LENGTH), 3, 256, 128),
+    "shared": lambda: profiled(
+        "shl.b32 %r7, %r2, 2; mov.u32 %r8, tile; add.u32 %r7, %r7, %r8;"
+        + loop("".join(f"ld.volatile.shared.f32 %f{8 + at % 8}, [%r7];" for at in range(LENGTH))),
+        3, 168, 128,
+    ),
+    "few": lambda: profiled(COPY, 0, 3, 64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_of_a_machine_is_never_slower(kind: str) -> None:
+    profile, known = KINDS[kind](), load_machine("rtx-a6000")
+    base = timed(profile, known).time_us
+    for better in (
+        replace(known, sm_count=2 * known.sm_count),
+        replace(
+            known,
+            dram_sustained_one_way=2 * known.dram_sustained_one_way,
+            dram_sustained_mixed=2 * known.dram_sustained_mixed,
+        ),
+        replace(known, l2_bandwidth=2 * known.l2_bandwidth),
+        replace(known, l2_sm_bandwidth=2 * known.l2_sm_bandwidth),
+        replace(known, latencies={**known.latencies, "dram": known.latencies["dram"] / 2}),
+    ):
+        assert timed(profile, better).time_us <= base * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        (lambda: profiled(COPY, 0, 1024, 256, 1 << 19), lambda: profiled(COPY, 0, 2048, 256, 1 << 19)),
+        (lambda: profiled(loop(CHAINS["fma"] * LENGTH), 5, 84, 64), lambda: profiled(loop(CHAINS["fma"] * LENGTH), 9, 84, 64)),
+        (lambda: profiled(loop(CHAINS["fma"] * 8), 5, 84, 64), lambda: profiled(loop(CHAINS["fma"] * 8), 8, 84, 64)),
+        (lambda: profiled(loop(CHAINS["fma"] * LENGTH), 5, 84, 64), lambda: profiled(loop(CHAINS["fma"] * LENGTH), 5, 168, 64)),
+        (lambda: profiled(COPY, 0, 256, 128), lambda: profiled("ld.global.f32 %f2, [%q4+4];" + COPY.replace("[%q5], %f1", "[%q5], %f2"), 0, 256, 128)),
+        (lambda: profiled(COPY, 0, 84, 128), lambda: profiled(COPY + "bar.sync 0;" + COPY, 0, 84, 128)),
+    ],
+    ids=["grid", "iterations", "unrolled iterations", "ctas", "loads", "barrier"],
+)  # fmt: skip
+def test_more_work_is_never_faster(less: Callable[[], ge.Profile], more: Callable[[], ge.Profile]) -> None:
+    assert timed(less(), "rtx-a6000").time_us <= timed(more(), "rtx-a6000").time_us

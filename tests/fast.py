@@ -25,6 +25,7 @@ LEFT_OUT = {
         "tests/isa/test_ptxas.py",
         "tests/ptx/test_newer_directives.py::test_ptxas",
         "tests/ptx/test_roundtrip.py::test_what_we_print_assembles",
+        "tests/timing/expanded/test_times.py::test_examples_take_what_their_machine_code_takes",
         "tests/timing/test_allocation.py",
         "tests/timing/test_simulated_why.py",
         "tests/timing/test_simulation.py",

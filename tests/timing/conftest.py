@@ -13,5 +13,10 @@ __all__ = ["MACHINES", "machines", "no_assembler", "toy"]
 @pytest.fixture(autouse=True)
 def _models_alone(request: pytest.FixtureRequest) -> None:
     """Without an assembler, but where the simulation is tested."""
-    if request.node.path.name not in ("test_simulation.py", "test_simulated_why.py", "test_asynchronous.py"):
+    if request.node.path.name not in (
+        "test_simulation.py",
+        "test_simulated_why.py",
+        "test_asynchronous.py",
+        "test_times.py",
+    ):
         request.getfixturevalue("no_assembler")

@@ -3,7 +3,7 @@ code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,6 @@ from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.timing.models.simulation import simulated
 from tests.engine.running import Engine
 from tests.support import head, needs_assembler
-from tests.timing import products
 
 CLOSE = 0.05
 HEAD = """.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n)
@@ -29,6 +28,7 @@ mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mad.lo.u32 %r5
 mul.wide.u32 %q3, %r5, 4; add.s64 %q4, %q1, %q3; add.s64 %q5, %q2, %q3;
 """
 COPY = "ld.global.f32 %f1, [%q4]; st.global.f32 [%q5], %f1;"
+SECOND = "ld.global.f32 %f1, [%q4]; add.f32 %f1, %f1, %f2; st.global.f32 [%q5], %f1;"
 #: so many instructions in a loop are not unrolled
 LENGTH = 96
 
@@ -181,10 +181,48 @@ def test_more_of_a_machine_is_never_slower(kind: str) -> None:
         (lambda: profiled(loop(CHAINS["fma"] * LENGTH), 5, 84, 64), lambda: profiled(loop(CHAINS["fma"] * LENGTH), 9, 84, 64)),
         (lambda: profiled(loop(CHAINS["fma"] * 8), 5, 84, 64), lambda: profiled(loop(CHAINS["fma"] * 8), 8, 84, 64)),
         (lambda: profiled(loop(CHAINS["fma"] * LENGTH), 5, 84, 64), lambda: profiled(loop(CHAINS["fma"] * LENGTH), 5, 168, 64)),
-        (lambda: profiled(COPY, 0, 256, 128), lambda: profiled("ld.global.f32 %f2, [%q4+4];" + COPY.replace("[%q5], %f1", "[%q5], %f2"), 0, 256, 128)),
+        (lambda: profiled(COPY, 0, 256, 128), lambda: profiled("ld.global.f32 %f2, [%q4+4];" + SECOND, 0, 256, 128, 1 << 17)),
         (lambda: profiled(COPY, 0, 84, 128), lambda: profiled(COPY + "bar.sync 0;" + COPY, 0, 84, 128)),
     ],
     ids=["grid", "iterations", "unrolled iterations", "ctas", "loads", "barrier"],
 )  # fmt: skip
 def test_more_work_is_never_faster(less: Callable[[], ge.Profile], more: Callable[[], ge.Profile]) -> None:
     assert timed(less(), "rtx-a6000").time_us <= timed(more(), "rtx-a6000").time_us
+
+
+#: Kernels of the examples, and by how much their times may differ from those of the machine code of ptxas 13.0 on an A6000, somewhat
+#: more than they do. Of all 88 cases that both can simulate, 81 differ by 22 % at most, the other 7 by up to 65 %: their loads are in
+#: short bodies of conditions, which ptxas makes one block with what surrounds them. It starts these loads together; here each is
+#: waited for before the next body.
+COMPARED = {
+    "saxpy-1000": 0.1, "reduce_shared-1000": 0.1, "scan-1000": 0.1, "sgemm_tiled-33x17x20": 0.35, "transpose_padded-32x64": 0.75,
+    "histogram_shared-1500": 0.1, "heat_step-37x13": 0.35, "softmax-3x200": 0.1, "hgemm_mma-64x64x160": 0.15, "bitonic-1024": 0.1,
+    "triton_layernorm.sm_80-2x700x704": 0.2,
+}  # fmt: skip
+
+
+@needs_assembler
+def test_examples_take_what_their_machine_code_takes() -> None:
+    machine, differences = load_machine("rtx-a6000"), dict[str, float]()
+    for case in SMALL:
+        if case.name not in COMPARED:
+            continue
+        engine = Engine(case.text, "llvm", ("memory", "inputs"))
+        execute(case.program(), engine)
+        profile = engine.profiles[0]
+        found, expected = timed(profile, machine), simulated(profile.records[0], machine)
+        assert (found.model, expected.model) == ("simulation-expanded", "simulation")
+        assert not found.assembler and expected.assembler
+        differences[case.name] = abs(found.time_us / expected.time_us - 1)
+    assert differences.keys() == COMPARED.keys()
+    assert {name: one for name, one in differences.items() if one > COMPARED[name]} == {}
+    # 7.7 % for all cases; one of the 7 is among these, and others that differ by more than most
+    assert np.mean([*differences.values()]) < 0.15
+
+
+def test_kernels_that_need_an_assembler_are_refused() -> None:
+    case = next(case for case in SMALL if case.name.startswith("fft512"))
+    engine = Engine(case.text, "llvm", ("memory", "inputs"))
+    execute(case.program(), engine)
+    with pytest.raises(NotRun, match="calls functions"):
+        timed(engine.profiles[0], "rtx-a6000")

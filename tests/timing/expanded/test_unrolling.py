@@ -407,15 +407,15 @@ OPERATIONS = (
     "xor.b32 {d}, {a}, {b};", "add.s32 {d}, {a}, {c};", "sub.u32 {d}, {a}, {c};", "shr.u32 {d}, {a}, {s};", "not.b32 {d}, {a};",
     "setp.lt.s32 %p2, {a}, {b};", "@%p2 mov.u32 {d}, {a};", "@!%p2 add.u32 {d}, {a}, {c};", "selp.b32 {d}, {a}, {b}, %p2;",
     "min.u32 {d}, {a}, {b};", "add.s32 {d}, {d}, {c};", "mul.hi.u32 {d}, {a}, {b};", "bfe.u32 {d}, {a}, 3, 9;",
-    "and.b32 %r30, {a}, 4092; add.u32 %r30, %r30, %r29; ld.shared.u32 {d}, [%r30+{o}];",
-    "and.b32 %r30, {a}, 4092; add.u32 %r30, %r30, %r29; st.shared.u32 [%r30+{o}], {b};",
+    "and.b32 %r30, {a}, 124; add.u32 %r30, %r30, %r29; ld.shared.u32 {d}, [%r30+{o}];",
+    "and.b32 %r30, {a}, 124; add.u32 %r30, %r30, %r29; st.shared.u32 [%r30+{o}], {b};",
     "and.b32 %r30, {a}, 4092; cvt.u64.u32 %rd9, %r30; add.s64 %rd9, %rd9, %rd0; ld.global.u32 {d}, [%rd9+{o}];",
 )  # fmt: skip
 
 
 def random_loop(choices: Seeded, number: int) -> str:
     """A loop of up to 16 random instructions on six registers, two of which it may not set, with a random counter; the sum of all
-    registers behind it is stored."""
+    registers behind it is stored. Each lane has 64 words of shared memory of its own."""
     pool = [f"%r{index}" for index in range(4, 10)]
     text = [f"{'mad.lo.u32' if index % 2 else 'mul.lo.u32'} %r{index}, %r0, {index * 7 + number}{', %r0' if index % 2 else ''};"
             for index in range(4, 10)]  # fmt: skip
@@ -425,7 +425,9 @@ def random_loop(choices: Seeded, number: int) -> str:
     trips = choices.number(1, 21)
     start = choices.number(0, 9) + (0 if step > 0 else 80)
     of_lane = choices.number(0, 2) == 0
-    text.append(f"mov.u32 %r2, {start}; setp.eq.u32 %p2, %r0, {choices.number(0, 31)}; mov.u32 %r29, tile;")
+    text.append(
+        f"mov.u32 %r2, {start}; setp.eq.u32 %p2, %r0, {choices.number(0, 31)}; mov.u32 %r29, tile; mad.lo.u32 %r29, %r0, 256, %r29;"
+    )
     bound = start + trips * step
     comparison = ("lt", "le")[choices.number(0, 1)] if step > 0 else ("gt", "ge")[choices.number(0, 1)]
     text.append(
@@ -442,7 +444,7 @@ def random_loop(choices: Seeded, number: int) -> str:
                 b=source[choices.number(0, 7)],
                 c=(1, 3, 4, 16, 255, 12, -4, 4096, 0x7FFFFFFF, 0)[choices.number(0, 9)],
                 s=choices.number(0, 31),
-                o=4 * choices.number(0, 63),
+                o=4 * choices.number(0, 31),
             )
         )
     text.append(f"add.s32 {counter}, {counter}, {step};")
@@ -459,7 +461,7 @@ def random_loop(choices: Seeded, number: int) -> str:
 def test_random_bodies(seed: int) -> None:
     """Of 25 loops each."""
     choices = Seeded(1000 + seed)
-    fill = looped("st.shared.u32 [%r5], %r2; add.u32 %r5, %r5, 4;" + COUNTED[0], COUNTED[1].format(bound=1200),
+    fill = looped("st.shared.u32 [%r5], %r2; add.u32 %r5, %r5, 4;" + COUNTED[0], COUNTED[1].format(bound=2048),
                   "mov.u32 %r2, 0; mov.u32 %r5, tile; mov.u32 %r10, %r0;")  # fmt: skip
     both = run(fill + "\n".join(random_loop(choices, number) for number in range(25)), 0, 25)
     assert both.made is not None

@@ -349,6 +349,8 @@ class _Builder:
         opcode = self.folds.opcode.get(item)
         if opcode is not None:
             pieces = tuple(replace(piece, opcode=opcode) for piece in pieces[:1])
+            if opcode == "ISETP.EX":  # behind a comparison of the lower halves
+                pieces = (Piece("ISETP"), *pieces)
         if not pieces:
             copied = [one for one in results if one not in operands]
             # A copy whose sides cannot share a register: the result is that of its sources.

@@ -23,6 +23,9 @@ _WIDE_PRODUCTS = frozenset(("mul.wide.s32", "mul.wide.u32"))
 _SHIFTS = frozenset(("shl.b64", "mul.lo.s64", "mul.lo.u64"))
 _EXTENSIONS = frozenset(("cvt.s64.s32", "cvt.u64.u32"))
 _JOINED = frozenset(("and.pred", "or.pred", "xor.pred", "not.pred"))
+#: Comparisons by type; of 64-bit integers they are two instructions, of other integers ``ISETP``.
+_COMPARISONS = {"f32": "FSETP", "f64": "DSETP", "f16": "HSETP2", "bf16": "HSETP2", "s64": "ISETP.EX", "u64": "ISETP.EX",
+                "b64": "ISETP.EX"}  # fmt: skip
 _OFFSETS = frozenset((*_ADDS, *_WIDE_ADDS, "sub.s64", "sub.u64"))
 #: The most registers that one instruction reads.
 _MOST_SOURCES = 3
@@ -168,7 +171,7 @@ class _Folder:
                 mine = [source for source in self.sources(item) if source is not register]
                 self.folds.gone.add(found)
                 self.folds.sources[item] = tuple(dict.fromkeys((*mine, *self.sources(found))))
-                self.folds.opcode[item] = "ISETP" if found.opcode.rpartition(".")[2][0] != "f" else "FSETP"
+                self.folds.opcode[item] = _COMPARISONS.get(found.opcode.rpartition(".")[2], "ISETP")
                 return
 
     def widened(self, item: Instruction) -> None:

@@ -410,6 +410,17 @@ OPERATIONS = (
     "and.b32 %r30, {a}, 124; add.u32 %r30, %r30, %r29; ld.shared.u32 {d}, [%r30+{o}];",
     "and.b32 %r30, {a}, 124; add.u32 %r30, %r30, %r29; st.shared.u32 [%r30+{o}], {b};",
     "and.b32 %r30, {a}, 4092; cvt.u64.u32 %rd9, %r30; add.s64 %rd9, %rd9, %rd0; ld.global.u32 {d}, [%rd9+{o}];",
+    "and.b32 %r30, {a}, 124; add.u32 %r30, %r30, %r29; @%p2 ld.shared.u32 {d}, [%r30+{o}];",
+    "and.b32 %r30, {a}, 120; add.u32 %r30, %r30, %r29; ld.shared.v2.u32 {{{d}, %r28}}, [%r30]; xor.b32 {d}, {d}, %r28;",
+    "add.u32 %r30, %r29, 128; add.u32 %r30, %r30, {o}; atom.shared.add.u32 {d}, [%r30], {a};",
+    "add.s64 {w}, {x}, {y};", "sub.u64 {w}, {x}, {c};", "mov.u64 {w}, {x};", "shl.b64 {w}, {x}, {s};", "mul.wide.u32 {w}, {a}, {c};",
+    "cvt.s64.s32 {w}, {a};", "mul.lo.s64 {w}, {x}, {c};", "mad.lo.u64 {w}, {x}, {c}, {y};", "and.b64 {w}, {x}, 65535;",
+    "or.b64 {w}, {x}, {c};", "@%p2 add.u64 {w}, {x}, {c};", "@!%p2 mov.u64 {w}, {c};", "cvt.u32.u64 {d}, {x};",
+    "add.u64 {w}, {w}, {c};",
+    "setp.gt.u64 %p2, {x}, {y};", "setp.eq.u32 %p2|%p4, {a}, {b}; selp.u32 {d}, {a}, {b}, %p4;",
+    "cvt.rn.f32.u32 %f1, {a}; fma.rn.f32 %f2, %f1, %f1, %f2; mov.b32 {d}, %f2;", "@%p2 add.f32 %f2, %f2, %f3;",
+    "add.cc.u32 {d}, {a}, {b}; addc.u32 {d}, {d}, {c};", "mov.u32 {d}, tile; sub.u32 {d}, {d}, %r29; mul.hi.s32 {d}, {d}, {a};",
+    "cvt.u16.u32 %h1, {a}; add.u16 %h2, %h2, %h1; cvt.u32.u16 {d}, %h2;", "mov.b64 {w}, {{{a}, {b}}};", "max.s32 {d}, {a}, {c};",
 )  # fmt: skip
 
 
@@ -433,6 +444,8 @@ def random_loop(choices: Seeded, number: int) -> str:
     text.append(
         f"{'add.u32 %r3, %r1, %r0' if of_lane and step > 0 else 'mov.u32 %r3, %r1'}; add.u32 %r3, %r3, {bound};"
     )
+    text += [f"mul.wide.u32 %rd{index}, %r{index - 6}, {number + 7 * index};" for index in range(10, 14)]
+    text.append("mov.f32 %f2, 0f3F800000; mov.f32 %f3, 0f40000000; mov.u16 %h2, 5;")
     text.append(f"L{number}:")
     for _ in range(choices.number(1, 16)):
         form = OPERATIONS[choices.number(0, len(OPERATIONS) - 1)]
@@ -444,6 +457,9 @@ def random_loop(choices: Seeded, number: int) -> str:
                 b=source[choices.number(0, 7)],
                 c=(1, 3, 4, 16, 255, 12, -4, 4096, 0x7FFFFFFF, 0)[choices.number(0, 9)],
                 s=choices.number(0, 31),
+                w=f"%rd{choices.number(10, 12)}",
+                x=f"%rd{choices.number(10, 13)}",
+                y=f"%rd{choices.number(10, 13)}",
                 o=4 * choices.number(0, 31),
             )
         )
@@ -453,6 +469,13 @@ def random_loop(choices: Seeded, number: int) -> str:
         f"setp.{comparison}.{('u32', 's32')[choices.number(0, 1)]} %p1, {counter}, {limit}; @%p1 bra L{number};"
     )
     text += [f"mad.lo.u32 %r10, %r10, 31, {one};" for one in (*pool, counter)]
+    for index in range(10, 14):
+        text.append(
+            f"mov.b64 {{%r11, %r12}}, %rd{index}; mad.lo.u32 %r10, %r10, 31, %r11; mad.lo.u32 %r10, %r10, 31, %r12;"
+        )
+    text.append(
+        "mov.b32 %r11, %f2; xor.b32 %r10, %r10, %r11; cvt.u32.u16 %r11, %h2; mad.lo.u32 %r10, %r10, 31, %r11;"
+    )
     text.append(f"st.global.u32 [%rd1+{128 * number}], %r10;")
     return "\n".join(text)
 

@@ -312,14 +312,14 @@ def test_a_cache_that_cannot_be_made_is_no_error(tmp_path: Path, monkeypatch: py
 @pytest.fixture
 def sources(cache: Path, tmp_path: Path) -> Path:
     for package in native_cache._PACKAGES:
-        (tmp_path / package).mkdir()
+        (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "a.py").write_text("1")
     (tmp_path / "jit" / "runtime" / "races").mkdir(parents=True)
     (tmp_path / "jit" / "runtime" / "races" / "a.py").write_text("1")
     return tmp_path
 
 
-@pytest.mark.parametrize("folder", ["isa", "jit/runtime/races"])
+@pytest.mark.parametrize("folder", ["isa", "jit/runtime/races", "timing/expanded"])
 def test_the_digest_of_the_sources_is_remembered_until_one_is_touched(
     folder: str, sources: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

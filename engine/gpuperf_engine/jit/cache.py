@@ -36,7 +36,7 @@ _DIGEST = 20
 MOST_ENTRIES = 4000
 #: seconds before the time of use of an entry is updated again
 _STILL_USED = 60.0
-_SOURCES = (".py", ".lark")
+_SOURCES = (".py", ".lark", ".yaml")
 #: packages whose sources are part of the key, including nested ones
 _PACKAGES = ("isa", "ptx", "flow", "memory", "simt", "interp", "jit", "sass", "machines", "timing")
 #: nanoseconds after which a change gets a new timestamp on every file system

@@ -314,8 +314,9 @@ def sources(cache: Path, tmp_path: Path) -> Path:
     for package in native_cache._PACKAGES:
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "a.py").write_text("1")
-    (tmp_path / "jit" / "runtime" / "races").mkdir(parents=True)
-    (tmp_path / "jit" / "runtime" / "races" / "a.py").write_text("1")
+    for nested in (tmp_path / "jit" / "runtime" / "races", tmp_path / "timing" / "expanded"):
+        nested.mkdir(parents=True)
+        (nested / "a.py").write_text("1")
     return tmp_path
 
 

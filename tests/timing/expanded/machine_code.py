@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import gpuperf_engine as ge
 from gpuperf_engine.ptx.syntax import Instruction
 from gpuperf_engine.simt.program import Program, program_of
 from gpuperf_engine.timing.expanded.code import Code, code_of
+from gpuperf_engine.timing.expanded.predication import predicated
 from gpuperf_engine.timing.expanded.unrolling import unrolled
 from gpuperf_engine.timing.launch.allocation import Allocation
 from tests.support import head
@@ -42,12 +41,14 @@ def code(
 ) -> Code:
     """The machine code of a body; ``%rd1`` and ``%rd2``: pointers, ``%r1``: a number."""
     program: Program = program_of(ge.parse(text(body, before), path="k.ptx")["k"])
-    origins: Mapping[Instruction, Instruction | None] = {}
-    if unroll:
-        made = unrolled(program)
-        assert made is not None
-        origins = dict(zip(made.kernel.instructions, made.origins))
-        program = program_of(made.kernel)
+    origins: dict[Instruction, Instruction | None] = {}
+    for rewrite in (predicated, unrolled) if unroll else (predicated,):
+        made = rewrite(program)
+        assert made is not None or rewrite is predicated
+        if made is not None:
+            pairs = zip(made.kernel.instructions, made.origins)
+            origins = {new: old if old is None else origins.get(old, old) for new, old in pairs}
+            program = program_of(made.kernel)
     spaces = tuple(site.space for site in program.sites)
     return code_of(program, architecture, spaces, allocated or Allocation(255), LATENCIES, origins)
 

@@ -12,7 +12,8 @@ import gpuperf_engine as ge
 from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.simt.counters import SITE_COLUMNS
 from gpuperf_engine.simt.program import program_of
-from gpuperf_engine.timing.expanded.unrolling import Unrolled, unrolled
+from gpuperf_engine.timing.expanded.rewriting import Rewritten
+from gpuperf_engine.timing.expanded.unrolling import unrolled
 from tests.support import head
 
 __all__ = ["LANES", "WORDS", "Both", "kernel", "looped", "run"]
@@ -35,7 +36,7 @@ class Both:
 
     results: NDArray[np.uint32]
     record: LaunchRecord
-    made: Unrolled | None
+    made: Rewritten | None
     unrolled_results: NDArray[np.uint32]
     unrolled_record: LaunchRecord | None
 

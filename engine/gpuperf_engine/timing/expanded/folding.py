@@ -22,6 +22,16 @@ _WIDE_ADDS = frozenset(("add.s64", "add.u64"))
 _WIDE_PRODUCTS = frozenset(("mul.wide.s32", "mul.wide.u32"))
 _SHIFTS = frozenset(("shl.b64", "mul.lo.s64", "mul.lo.u64"))
 _EXTENSIONS = frozenset(("cvt.s64.s32", "cvt.u64.u32"))
+#: Additions without rounding modifier, with the products that the manual lets an optimizer contract with them ("add", "mul": sequences
+#: without rounding modifiers may be optimized to fused multiply-adds), and the opcode of both together.
+_CONTRACTED = {
+    f"{add}{ftz}.{kind}": (f"mul{ftz}.{kind}", name)
+    for add in ("add", "sub")
+    for kind, name, modes in (
+        ("f32", "FFMA", ("", ".ftz")), ("f64", "DFMA", ("",)), ("f16", "HFMA2", ("", ".ftz")), ("f16x2", "HFMA2", ("", ".ftz")),
+    )
+    for ftz in modes
+}  # fmt: skip
 _JOINED = frozenset(("and.pred", "or.pred", "xor.pred", "not.pred"))
 #: Comparisons by type; of 64-bit integers they are two instructions, of other integers ``ISETP``.
 _COMPARISONS = {"f32": "FSETP", "f64": "DSETP", "f16": "HSETP2", "bf16": "HSETP2", "s64": "ISETP.EX", "u64": "ISETP.EX",
@@ -113,6 +123,9 @@ class _Folder:
                 self.join(item, _ADDS)
         elif opcode in _JOINED:
             self.predicates(item)
+        elif opcode in _CONTRACTED:
+            product, becomes = _CONTRACTED[opcode]
+            self.join(item, (product,), becomes)
         elif opcode in _SHIFTS:
             self.widened(item)
         elif opcode in _WIDE_ADDS:

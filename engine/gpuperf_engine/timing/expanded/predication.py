@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from ...flow.blocks import BasicBlock, synchronises
 from ...flow.operands import writes
-from ...isa.effects import ASYNC_COPY, ATOMIC, BRANCH, INDIRECT_BRANCH, LOAD, PURE, REDUCTION, STORE
+from ...isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BRANCH,
+    INDIRECT_BRANCH,
+    LOAD,
+    PURE,
+    REDUCTION,
+    RETURN,
+    STORE,
+    THREAD_EXIT,
+)
 from ...ptx import spell
 from ...ptx.syntax import Guard, Instruction
 from ...simt.program import Program
@@ -70,7 +81,9 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
             if blocks[other].successors != (other + 1,):
                 continue
             bodies.append((blocks[other], block.guard))
-        if not all(_fits(body, guard) for body, guard in bodies):
+        if not all(_fits(body, guard) for body, guard in bodies) or _leaves(
+            blocks[bodies[0][0].successors[0]]
+        ):
             continue
         if sum(_executed(item) for body, _ in bodies for item in body.instructions) > _MOST:
             continue
@@ -83,6 +96,13 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
                 item for item in body.instructions if later.isdisjoint(writes(item)) and writes(item)
             )
     return found, local
+
+
+def _leaves(block: BasicBlock) -> bool:
+    """Whether a block only ends the thread: branches to it become exits."""
+    return block.kind in ("return", "exit") and all(
+        item.effect in (RETURN, THREAD_EXIT) for item in block.instructions
+    )
 
 
 def _fits(body: BasicBlock, guard: Guard) -> bool:

@@ -1,7 +1,7 @@
 """How far each model of time is from each measured set of the repository, by GPU and kernel: ``make accuracy``.
 
-Written to standard output, as it takes minutes; the page ``docs/accuracy.md`` has the default model alone. The simulation needs an
-assembler and takes part of a second for a launch: it predicts one row in ``--every`` (10). What it cannot simulate is left out.
+Written to standard output, as it takes minutes; the page ``docs/accuracy.md`` has the default model alone. Simulations take part of a
+second for a launch: they predict one row in ``--every`` (10); the first needs an assembler. What they cannot simulate is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from benchmarks.accuracy import Point, directions, score
 
 __all__ = ["Set", "best", "lines", "main", "sets"]
 
-_SIMULATION = "simulation"
+_SIMULATION, _EXPANDED = "simulation", "simulation-expanded"
+_SIMULATIONS = _SIMULATION, _EXPANDED
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def lines(one: Set, models: Sequence[str], every: int) -> Iterator[str]:
     groups[("", "")] = list(one.rows)
     for (gpu, kernel), rows in sorted(groups.items()):
         for model in models:
-            some = rows[::every] if model == _SIMULATION and not one.whole else rows
+            some = rows[::every] if model in _SIMULATIONS and not one.whole else rows
             points = [
                 Point("", one.measured(row), time)
                 for row in some
@@ -93,7 +94,7 @@ def sets() -> list[Set]:
     from tests.timing import convolution, products, roofline, small_kernels, streams
 
     def of_error(error: Callable[..., float], row: Any, model: str) -> float | None:
-        return None if model == _SIMULATION else (1 + error(row, model)) * row.microseconds
+        return None if model in _SIMULATIONS else (1 + error(row, model)) * row.microseconds
 
     streamed = [
         row for name in ("stream_measured.csv", "stream_heldout.csv") for row in streams.measured(name)
@@ -120,7 +121,9 @@ def sets() -> list[Set]:
             bound,
             lambda row: (roofline.MACHINES[row.gpu], f"bound by {row.bound}"),
             lambda row: float(row.flops / row.rate),
-            lambda row, model: row.flops / roofline.predicted(row, model) if model != _SIMULATION else None,
+            lambda row, model: (
+                row.flops / roofline.predicted(row, model) if model not in _SIMULATIONS else None
+            ),
         ),
         Set(
             "Convolution",
@@ -145,10 +148,11 @@ def _streamed(row: Any, model: str) -> float | None:
     from gpuperf_engine.timing.models.simulation import NotRun
     from tests.timing import streams
 
-    if model != _SIMULATION:
+    if model not in _SIMULATIONS:
         return float((1 + streams.error(row, model)) * row.microseconds)
     try:
-        return float((1 + streams.simulated_error(row)) * row.microseconds)
+        error = streams.simulated_error(row, assembled=model == _SIMULATION)
+        return float((1 + error) * row.microseconds)
     except (EngineError, NotRun):
         return None
 
@@ -158,7 +162,11 @@ def _convolved(row: Any, model: str) -> float | None:
     from gpuperf_engine.timing.models.simulation import NotRun
     from tests.timing import convolution
 
-    error = convolution.simulated_error if model == _SIMULATION else partial(convolution.error, model=model)
+    error = (
+        partial(convolution.simulated_error, assembled=model == _SIMULATION)
+        if model in _SIMULATIONS
+        else partial(convolution.error, model=model)
+    )
     try:
         return float((1 + error(row)) * row.microseconds)
     except (EngineError, NotRun):
@@ -170,10 +178,10 @@ def _multiplied(row: Any, model: str) -> float | None:
     from gpuperf_engine.timing.models.simulation import NotRun
     from tests.timing import products
 
-    if model != _SIMULATION:
+    if model not in _SIMULATIONS:
         return None
     try:
-        return products.simulated_time(row)
+        return products.simulated_time(row, assembled=model == _SIMULATION)
     except (EngineError, NotRun):
         return None
 
@@ -185,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--every", type=int, default=10, help="rows that the simulation predicts one of")
     given = parser.parse_args(arguments)
     for one in sets():
-        for line in lines(one, (*MODELS, _SIMULATION), given.every):
+        for line in lines(one, (*MODELS, *_SIMULATIONS), given.every):
             print(line, flush=True)
 
 

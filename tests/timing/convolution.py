@@ -182,15 +182,18 @@ def small_launch(row: Row) -> ge.Profile:
     return device.launch(kernel, grid=SMALL_GRID, block=row.block, args=given, demand="addresses")
 
 
-def simulated_error(row: Row) -> float:
-    """``error`` of the simulation; raises ``MachineError`` or ``NotRun`` where that is not possible."""
-    (record,) = small_launch(row).records
+def simulated_error(row: Row, *, assembled: bool = True) -> float:
+    """``error`` of the simulation, on the code of ``ptxas`` or without an assembler; raises ``MachineError`` or ``NotRun`` where that
+    is not possible."""
+    small = small_launch(row)
+    (record,) = small.records
     side = 4 * (IMAGE + row.filter // 2 * 2 + row.block[1] * row.tile[1]) ** 2
     # far enough apart that nothing of the whole image overlaps
     addresses = np.array([side + (1 << 20), 3 * side + (1 << 20)], np.uint64).tobytes()
     parameters = addresses + record.plan.parameters[len(addresses) :]
     plan = replace(record.plan, grid=(*row.grid, 1), parameters=parameters)
-    found = simulated(replace(record, plan=plan), row.machine, warm=True)
+    expanded = None if assembled else replace(small.resources, shared_bytes=plan.shared_bytes)
+    found = simulated(replace(record, plan=plan), row.machine, warm=True, expanded=expanded)
     return found.time_us / row.microseconds - 1
 
 

@@ -367,13 +367,16 @@ def small_launch(stage: int) -> ge.Profile:
     return device.launch(kernel(stage), grid=grid, block=block, args=given, demand="addresses")
 
 
-def simulated_time(row: Row) -> float:
-    """Predicted µs; raises ``MachineError`` or ``NotRun`` where that is not possible."""
-    (record,) = small_launch(row.stage).records
+def simulated_time(row: Row, *, assembled: bool = True) -> float:
+    """Predicted µs, on the code of ``ptxas`` or without an assembler; raises ``MachineError`` or ``NotRun`` where that is not
+    possible."""
+    small = small_launch(row.stage)
+    (record,) = small.records
     # far enough apart that nothing overlaps
     room = 4 * row.size**2 + (1 << 20)
     addresses = np.array([room, 2 * room, 3 * room], np.uint64).tobytes()
     parameters = addresses + np.uint32(row.size).tobytes() + record.plan.parameters[len(addresses) + 4 :]
     grid, _ = shape(row.stage, row.size)
     plan = replace(record.plan, grid=(*grid, 1), parameters=parameters)
-    return simulated(replace(record, plan=plan), row.machine).time_us
+    expanded = None if assembled else replace(small.resources, shared_bytes=plan.shared_bytes)
+    return simulated(replace(record, plan=plan), row.machine, expanded=expanded).time_us

@@ -118,8 +118,9 @@ def _small(kernel: str, threads: int) -> LaunchRecord:
     return record
 
 
-def simulated_error(row: Row) -> float:
-    """The same by the simulation, with arrays of full size; raises ``MachineError`` or ``NotRun`` where that is not possible."""
+def simulated_error(row: Row, *, assembled: bool = True) -> float:
+    """The same by the simulation, on the code of ``ptxas`` or without an assembler, with arrays of full size; raises ``MachineError``
+    or ``NotRun`` where that is not possible."""
     machine = row.machine
     given = launch(row.kernel, row.threads, row.ctas_per_sm, machine.id)
     record = _small(row.kernel, row.threads)
@@ -134,7 +135,8 @@ def simulated_error(row: Row) -> float:
     plan = replace(
         record.plan, grid=given.grid, dynamic_shared=shared, shared_bytes=shared, parameters=bytes(raw)
     )
-    return simulated(replace(record, plan=plan), machine).time_us / row.microseconds - 1
+    expanded = None if assembled else Resources(given.registers_per_thread, shared, 0)
+    return simulated(replace(record, plan=plan), machine, expanded=expanded).time_us / row.microseconds - 1
 
 
 @cache

@@ -54,6 +54,8 @@ _STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 _AHEAD = 40
 #: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
 _TO_BRANCH = 13
+#: So many scalar instructions of half precision make a kernel that an assembler vectorises.
+_PACKED = 16
 #: Bits 105 to 125 of an encoding without scoreboards.
 _NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
 
@@ -115,6 +117,11 @@ def code_of(
     assembler."""
     if len(program.functions) > 1:
         raise NotRun("it calls functions, which are simulated on machine code only")
+    every = (item for block in program.blocks for item in block.instructions)
+    if sum(map(_is_packed, every)) >= _PACKED:
+        raise NotRun(
+            "an assembler packs pairs of its scalar halves into registers and instructions, which is simulated on machine code only"
+        )
     return _Builder(program, architecture, spaces, allocated, latencies, origins).code()
 
 
@@ -553,12 +560,39 @@ class _Builder:
             for value in one.writes:
                 renamed.pop(value, None)
             kept.append(one)
+        self.told_apart(kept)
         steps = [Step(one.reads, one.writes, one.latency, one.last, bool(one.sites)) for one in kept]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
         limit = self.limits.get(block.index, self.allocated.registers)
         order, live = ordered(steps, sizes, self.roots_of(block.live_out), limit)
         self.live = max(self.live, live)
         return [kept[at] for at in order]
+
+    def told_apart(self, made: list[_Made]) -> None:
+        """Gives each definition of a register in a block a value of its own, but for the last one: an assembler uses other registers
+        for them. What an instruction writes under a predicate is a part of the value before."""
+        last = {value: at for at, one in enumerate(made) if not one.guard for value in one.writes}
+        names: dict[int, int] = {}
+        for at, one in enumerate(made):
+            one.reads = tuple(names.get(value, value) for value in one.reads)
+            one.address = tuple(names.get(value, value) for value in one.address)
+            one.placed = frozenset(names.get(value, value) for value in one.placed)
+            written = []
+            for value in one.writes:
+                if value >= 0 and not one.guard:
+                    names.pop(value, None)
+                    if last[value] > at and value not in one.placed:
+                        names[value] = self.like(value)
+                written.append(names.get(value, value))
+            one.writes = tuple(written)
+
+    def like(self, value: int) -> int:
+        """Another value of the same kind."""
+        found = self.fresh(self.words.get(value, 1))
+        for kind in (self.predicates, self.uniform):
+            if value in kind:
+                kind.add(found)
+        return found
 
     @cached_property
     def limits(self) -> dict[int, int]:
@@ -721,6 +755,12 @@ _ALU = frozenset(
     )
 )
 _MOVED = {"IADD3": "IMAD.IADD", "SHF.L.U32": "IMAD.SHL"}
+
+
+def _is_packed(item: Instruction) -> bool:
+    """Whether it computes with one number of half precision."""
+    root, *words = item.opcode.split(".")
+    return root in ("add", "sub", "mul", "fma") and words[-1] in ("f16", "bf16")
 
 
 def _refuse(item: Instruction) -> list[_Made]:

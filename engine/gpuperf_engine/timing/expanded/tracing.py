@@ -138,7 +138,8 @@ class ExpandedTracer(TraceKernel):
         return self.reasons.get(line - 1, "")
 
     def shared_bytes(self, plan: LaunchPlan) -> int:
-        return plan.dynamic_shared
+        """Without needed loads from shared memory its size does not matter; it may be more than PTX for an older target may have."""
+        return plan.dynamic_shared if self.reads_shared else 0
 
     def copies(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int, warps: int) -> Trace:
         """As many copies as of machine code, which has a block of its own for each."""

@@ -18,5 +18,6 @@ def _models_alone(request: pytest.FixtureRequest) -> None:
         "test_simulated_why.py",
         "test_asynchronous.py",
         "test_times.py",
+        "test_wmma.py",
     ):
         request.getfixturevalue("no_assembler")

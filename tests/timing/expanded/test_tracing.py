@@ -30,7 +30,6 @@ WORDS = 1 << 12
 REFUSED = {
     "cluster_histogram": "may depend on shared memory of other CTAs",
     "bfs_frontier": "its control flow or addresses depend on results of its atomics",
-    "hgemm_wmma": "it moves fragments of wmma",
     "fft512": "it calls functions",
     "carrier": "it calls functions",
 }

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ...flow.liveness import words_of
-from ...flow.operands import reads, writes
+from ...flow.operands import matched, reads, registers_in, writes
 from ...isa.effects import (
     ASYNC_COPY,
     ATOMIC,
     BRANCH,
     CALL,
     LOAD,
+    MATRIX_LOAD,
     RETURN,
     THREAD_EXIT,
     TRAP,
@@ -39,6 +40,7 @@ from .merging import Merges, merges_of
 from .numbering import Numbers
 from .opcodes import Piece, memory_opcode, pieces_of, width
 from .order import Step, ordered
+from .wmma import Part, is_wmma, kept_of, known_stride, parts_of, stride_of
 
 __all__ = ["Code", "Recorded", "code_of"]
 
@@ -64,13 +66,15 @@ _NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
 class Recorded:
     """One recorded access: the position of its machine instruction, the PTX instruction that it is made of (``None``: a spilled
     register, whose address in local memory is ``word``, in words), the operand (0: the address, or the destination of ``cp.async``;
-    1: its source), and the state space, ``generic`` with a second entry ``window`` for generic addresses."""
+    1: its source), the state space, ``generic`` with a second entry ``window`` for generic addresses, and the access among those of
+    ``wmma.load`` and ``wmma.store`` (``wmma.parts_of``)."""
 
     position: int
     instruction: Instruction | None
     operand: int
     space: str
     word: int = 0
+    element: int = 0
 
 
 @dataclass(eq=False)
@@ -101,6 +105,7 @@ class _Made:
     latency: float = 1.0
     last: bool = False
     placed: frozenset[int] = frozenset()
+    element: int = 0
 
 
 def code_of(
@@ -135,6 +140,10 @@ class _Builder:
     origins: Mapping[Instruction, Instruction | None]
     constant: frozenset[Register] = field(init=False)
     free: frozenset[Register] = field(init=False)
+    #: What the first block computes for accesses of fragments in all blocks, and the blocks that use it, by value.
+    begins: list[_Made] = field(default_factory=list, init=False)
+    users: dict[int, set[int]] = field(default_factory=dict, init=False)
+    offsets: dict[tuple[object, ...], int] = field(default_factory=dict, init=False)
     folds: Folds = field(init=False)
     merges: Merges = field(init=False)
     roots: dict[int, int] = field(init=False)
@@ -171,6 +180,11 @@ class _Builder:
             later = set(block.live_out)
             for item in reversed(block.instructions):
                 targets, sources = writes(item), reads(item)
+                if kept := kept_of(item):
+                    for at, target in enumerate(targets):
+                        one, other = find(target.index), find(targets[at % kept].index)
+                        if one != other:
+                            parent[one] = other
                 if (
                     item.guard is None
                     and len(targets) == len(sources) == 1
@@ -241,18 +255,20 @@ class _Builder:
     def code(self) -> Code:
         joins = self._joins()
         bodies = [self.body(block, joins) for block in self.program.blocks]
+        bodies[0][:0] = self.begins
+        live_in, live_out = self._live()
         made: list[_Made] = []
         blocks: list[Block] = []
         for block, body in zip(self.program.blocks, bodies):
             start = len(made)
-            made += self.in_order(body, block)
+            made += self.in_order(body, block, live_out[block.index])
             successors = tuple(target for target in block.successors if target >= 0)
             blocks.append(Block(block.index, start, len(made), 0, _kind_of(block), successors))
         numbers = Numbers(self.words, self.uniform, self.predicates)
         numbers.assign(
             [(block.start, block.end) for block in blocks],
-            [self.roots_of(block.live_in) for block in self.program.blocks],
-            [self.roots_of(block.live_out) for block in self.program.blocks],
+            live_in,
+            live_out,
             [(item.reads, item.writes) for item in made],
         )
         items = self.listed(made, blocks, numbers)
@@ -262,9 +278,34 @@ class _Builder:
             for position in range(cut.start, cut.end):
                 for operand, space, word in made[position].sites:
                     of_block[cut.index].append(len(sites))
-                    sites.append(Recorded(position, made[position].origin, operand, space, word))
+                    one = made[position]
+                    sites.append(Recorded(position, one.origin, operand, space, word, one.element))
         listing = Listing(tuple(items), {}, frozenset())
         return Code(self.program, Graph(listing, blocks, [0]), tuple(sites), of_block, self.live)
+
+    def _live(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        """The values that are live at the beginnings and ends of blocks, with those that the first block computes for others."""
+        blocks = self.program.blocks
+        live_in = [self.roots_of(block.live_in) for block in blocks]
+        live_out = [self.roots_of(block.live_out) for block in blocks]
+        before: dict[int, list[int]] = {}
+        for block in blocks:
+            for target in block.successors:
+                before.setdefault(target, []).append(block.index)
+        for value, users in self.users.items():
+            left, entered, left_by = [*users], set[int](), set[int]()
+            while left:
+                at = left.pop()
+                if at in entered or at == 0:
+                    continue
+                entered.add(at)
+                left += before.get(at, [])
+                left_by.update(before.get(at, []))
+            for at in entered:
+                live_in[at] += (value,)
+            for at in left_by:
+                live_out[at] += (value,)
+        return live_in, live_out
 
     def _joins(self) -> dict[int, str]:
         """By block: ``begins``, at whose end a region of diverged lanes begins, ``ends``, where one ends, or both."""
@@ -438,6 +479,10 @@ class _Builder:
             ]
         if space not in ("global", "shared", "local", "generic"):
             return [] if space == "param" else _refuse(item)
+        if is_wmma(item):
+            if space == "local":
+                _refuse(item)
+            return self.fragments(item, block, guard, space)
         results = self.roots_of(writes(item))
         merged = self.merges.first.get(item, (item,))
         size = 0
@@ -474,6 +519,130 @@ class _Builder:
                 latency if results else 1.0,
             )
         ]  # fmt: skip
+
+    # -- fragments of wmma ---------------------------------------------------------------------------------------------
+
+    def fragments(self, item: Instruction, block: BasicBlock, guard: str, space: str) -> list[_Made]:
+        """The accesses of ``wmma.load`` and ``wmma.store``, and the computation of their addresses.
+
+        The address of a lane is the sum of the base and an offset. If the distance between lines is known, further accesses have
+        constant offsets from it, but for TF32 ``ptxas`` computes each offset as a number of elements and adds the base to it.
+        Otherwise it adds the distance of eight lines."""
+        parts, loads = parts_of(item), item.effect is MATRIX_LOAD
+        stride = stride_of(item)[0]
+        constant = self.known(stride) if stride is not None else None
+        distance = known_stride(item, constant)
+        wide = space != "shared"
+        base = self.roots_of(
+            register for one in item.operands if isinstance(one, Address) for register in _registers(one)
+        )
+        guarded = self.roots_of((item.guard.register,)) if guard and item.guard is not None else ()
+        values = self.roots_of(
+            register
+            for slot, operand in matched(item)
+            if slot.name == ("d" if loads else "b")
+            for register in registers_in(operand)
+        )
+        token = (_ORDER[space],)
+        after, before = token, () if loads else token
+        latency: float = (
+            _AHEAD if space == "shared" or block.index in block.back_edges else self.latencies["l2"]
+        )
+        name = ("LD" if loads else "ST") + {"global": "G.E", "shared": "S"}.get(space, ".E")
+        count = -(-len(values) * parts[0].joins // len(parts))
+        made: list[_Made] = []
+        joined: list[int] = []
+        addresses: dict[object, tuple[int, ...]] = {}
+        apart = item.opcode.endswith("tf32")  # whose offsets are computed as numbers of elements, one by one
+        first: tuple[int, ...] = ()
+        for number, part in enumerate(parts):
+            at = (part.first, part.byte) if apart else (0, 0) if distance else (part.first, 0)
+            if at not in addresses:
+                operands = base
+                if apart or not addresses:
+                    operands += self.offset(item, block, wide, made, at, bool(distance), parts[0])
+                else:  # eight lines further
+                    operands = first + (self.roots_of((stride,)) if isinstance(stride, Register) else ())
+                opcodes = (
+                    ["IMAD.WIDE" if wide else "LEA"]
+                    if apart or addresses
+                    else ["IADD3", "IADD3.X"][: 1 + wide]
+                )
+                for opcode in opcodes:
+                    value = self.fresh(1 + (wide and opcode == opcodes[-1]))
+                    made.append(_Made(opcode, operands, (value,), item, latency=self.latency(opcode)))
+                    operands = (*operands, value) if opcode != opcodes[-1] else (value,)
+                addresses[at] = operands
+                first = first or operands
+            address = addresses[at]
+            own = values[number // part.joins * count : (number // part.joins + 1) * count]
+            if part.moved and not loads:
+                moved = (self.fresh(),)
+                made.append(_Made("MOVM.16.MT88", own, moved, item, latency=self.latency("MOVM")))
+                own = moved
+            target = own if loads else ()
+            if loads and (part.moved or part.joins > 1):
+                target = (self.fresh(),)
+            opcode = part.opcode if part.opcode.startswith("LDSM") else name + part.opcode
+            sites = ((0, space, 0),) if space != "generic" else ((0, space, 0), (0, "window", 0))
+            made.append(
+                _Made(
+                    opcode, (*address, *(() if loads else own), *guarded, *after), (*target, *before), item, guard, address,
+                    sites, latency if loads else 1.0, element=number,
+                )
+            )  # fmt: skip
+            if loads and part.moved:
+                made.append(_Made("MOVM.16.MT88", target, own, item, latency=self.latency("MOVM")))
+            joined += target if part.joins > 1 else ()
+            if loads and len(joined) == part.joins > 1:
+                low, high = self.fresh(), self.fresh()
+                for opcode, sources, result in (
+                    ("IMAD", joined[:2], (low,)), ("IMAD", joined[2:], (high,)), ("PRMT", [low, high], own),
+                ):  # fmt: skip
+                    made.append(_Made(opcode, tuple(sources), result, item, latency=self.latency(opcode)))
+                joined = []
+        return made
+
+    def offset(
+        self, item: Instruction, block: BasicBlock, wide: bool, made: list[_Made], at: tuple[int, int], known: bool,
+        part: Part,
+    ) -> tuple[int, ...]:  # fmt: skip
+        """The offset of a lane from the address of a fragment. It is computed at the beginning of the kernel if the distance between
+        lines is a constant of the launch."""
+        stride, elements, bits = stride_of(item)
+        registers = self.roots_of((stride,)) if isinstance(stride, Register) else ()
+        named = repr(self.known(stride)) if known and stride is not None else stride or elements
+        key = (named, bits, wide, part.lines, part.bytes, at)
+        value = self.offsets.get(key)
+        if value is None:
+            lane = self.lane(part)
+            value = self.fresh(1 + wide)
+            if not registers:
+                self.offsets[key] = value
+            else:
+                for one in lane:
+                    self.users.setdefault(one, set()).add(block.index)
+            earlier = self.offsets.get((*key[:-1], (0, 0))) if known and at != (0, 0) else None
+            opcode = "IADD3" if earlier is not None else "IMAD.WIDE" if wide else "IMAD"
+            sources = lane if earlier is None else (earlier,)
+            (made if registers else self.begins).append(
+                _Made(opcode, (*sources, *registers), (value,), item, latency=self.latency(opcode))
+            )
+        if not registers:
+            self.users.setdefault(value, set()).add(block.index)
+        return (value,)
+
+    def lane(self, part: Part) -> tuple[int, ...]:
+        """The line and the place in it of a lane."""
+        key = ("lane", part.lines, part.bytes)
+        if key not in self.offsets:
+            number, line, place = self.fresh(), self.fresh(), self.fresh()
+            self.offsets[key], self.offsets["place", part.lines, part.bytes] = line, place
+            for opcode, sources, target in (
+                ("S2R", (), number), ("SHF.R.U32.HI", (number,), line), ("LOP3.LUT", (number,), place),
+            ):  # fmt: skip
+                self.begins.append(_Made(opcode, sources, (target,), latency=self.latency(opcode)))
+        return self.offsets[key], self.offsets["place", part.lines, part.bytes]
 
     # -- what waits for no result --------------------------------------------------------------------------------------
 
@@ -546,7 +715,7 @@ class _Builder:
             return self.latencies["xu"]
         return self.latencies.get(unit_of_opcode(base, self.architecture), self.latencies["alu"])
 
-    def in_order(self, body: list[_Made], block: BasicBlock) -> list[_Made]:
+    def in_order(self, body: list[_Made], block: BasicBlock, live_out: tuple[int, ...]) -> list[_Made]:
         """The instructions of a block as scheduled; results of copies are those of their sources."""
         renamed: dict[int, int] = {}
         kept: list[_Made] = []
@@ -564,7 +733,7 @@ class _Builder:
         steps = [Step(one.reads, one.writes, one.latency, one.last, bool(one.sites)) for one in kept]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
         limit = self.limits.get(block.index, self.allocated.registers)
-        order, live = ordered(steps, sizes, self.roots_of(block.live_out), limit)
+        order, live = ordered(steps, sizes, live_out, limit)
         self.live = max(self.live, live)
         return [kept[at] for at in order]
 

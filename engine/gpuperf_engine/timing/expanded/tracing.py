@@ -72,6 +72,7 @@ from .asynchronous import (
     signals,
 )
 from .code import Code, Recorded
+from .wmma import is_wmma, parts_of, stride_of
 
 __all__ = ["ExpandedTracer"]
 
@@ -194,8 +195,6 @@ def _check(program: Program) -> None:
             raise NotRun("it uses tensor memory, which is simulated on machine code only")
         if item.effect in _REFUSED:
             raise NotRun(_REFUSED[item.effect])
-        if item.opcode.startswith(("wmma.load", "wmma.store")):
-            raise NotRun("it moves fragments of wmma, which is simulated on machine code only")
         if item.effect is INDIRECT_BRANCH and item.guard is not None:
             raise NotRun("a guarded brx.idx")
 
@@ -336,6 +335,9 @@ class _Tracing:
         ]
         self.line(".reg .b32 %Tword, %Theld, %Tlow")
         self.line(".reg .b64 %Taddress")
+        if any(site.instruction is not None and is_wmma(site.instruction) for site in self.code.sites):
+            self.line(".reg .b32 %Tlaneid, %Tline, %Tbyte")
+            self.line(".reg .b64 %Tpart")
         if any(site.space == "copy" for site in self.code.sites):
             for declared in Recordings.declared:
                 self.line(declared)
@@ -487,9 +489,31 @@ class _Tracing:
         found = [(slot, item) for slot, item in matched(site.instruction) if isinstance(item, Address)]
         slot, operand = found[site.operand]
         self._set_address(operand)
+        if is_wmma(site.instruction):
+            self.fragment(site.instruction, site.element)
         space = str(slot.space or site.instruction.form.space or "generic").split("::")[0]
         if space == "generic" and site.space in ("shared", "local"):
             self.line(f"cvta.to.{site.space}.u64 %Taddress, %Taddress")
+
+    def fragment(self, item: Instruction, element: int) -> None:
+        """Adds to ``%Taddress`` the offset of a lane in an access of ``wmma.load`` or ``wmma.store``."""
+        part = parts_of(item)[element]
+        stride, elements, bits = stride_of(item)
+        self.line("mov.u32 %Tlaneid, %laneid")
+        for name, terms, start in (("line", part.lines, part.first), ("byte", part.bytes, part.byte)):
+            self.line(f"mov.u32 %T{name}, {start}")
+            for shift, mask, factor in terms:
+                self.line(f"shr.u32 %Tlow, %Tlaneid, {shift}")
+                self.line(f"and.b32 %Tlow, %Tlow, {mask}")
+                self.line(f"mad.lo.u32 %T{name}, %Tlow, {factor}, %T{name}")
+        distance = str(elements) if stride is None else self.spelled(stride)
+        self.line(f"mov.b32 %Tlow, {distance}")
+        self.line("mul.wide.u32 %Tpart, %Tline, %Tlow")
+        self.line(f"mul.lo.u64 %Tpart, %Tpart, {bits}")
+        self.line("shr.u64 %Tpart, %Tpart, 3")
+        self.line("add.u64 %Taddress, %Taddress, %Tpart")
+        self.line("cvt.u64.u32 %Tpart, %Tbyte")
+        self.line("add.u64 %Taddress, %Taddress, %Tpart")
 
     def set_address(self, item: Instruction, operand: Operand) -> None:
         """Sets ``%Taddress`` to an address of shared memory as hardware has it, of global memory, or of a tensor map."""

@@ -17,7 +17,13 @@ from tests.support import needs_assembler
 from tests.timing.test_simulation import COPY, HEAD, inputs_of, profile
 
 TARGET = "rtx-a6000"
-MISSING = "GPUPERF_NVDISASM names a file that does not exist: /nonexistent/nvdisasm"
+MISSING = "GPUPERF_PTXAS names a file that does not exist: /nonexistent/ptxas"
+
+
+@pytest.fixture(autouse=True)
+def _no_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason that is said is the same whether or not the machine has one."""
+    monkeypatch.setenv("GPUPERF_PTXAS", "/nonexistent/ptxas")
 
 
 def copy() -> ge.Profile:
@@ -47,6 +53,7 @@ def test_without_an_assembler_the_expanded_code_is_simulated() -> None:
 def test_the_expanded_code_needs_none_and_is_the_same_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     without = ge.estimate(copy(), TARGET, model=EXPANDED)
     monkeypatch.delenv("GPUPERF_NVDISASM")
+    monkeypatch.delenv("GPUPERF_PTXAS")
     assert ge.estimate(copy(), TARGET, model=EXPANDED) == without
     assert ge.estimate(copy(), TARGET).model == "simulation"
 

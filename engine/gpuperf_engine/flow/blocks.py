@@ -17,7 +17,7 @@ from ..ptx.module import Function
 from ..ptx.syntax import Guard, Instruction, Register
 from .dominators import immediate_dominators, immediate_post_dominators, postorder
 
-__all__ = ["EXIT", "BasicBlock", "cut", "natural_loop", "synchronises"]
+__all__ = ["EXIT", "BasicBlock", "cut", "natural_loop", "only_ends", "synchronises"]
 
 #: A reconvergence point or successor: the virtual exit of the block's function.
 EXIT = -1
@@ -81,6 +81,13 @@ class BasicBlock:
 def synchronises(instruction: Instruction) -> bool:
     """Whether lanes wait for each other at an instruction: ``.sync`` exchanges, matrix instructions, ``bar.warp.sync``."""
     return instruction.effect.joins_lanes and "sync" in instruction.opcode.split(".")
+
+
+def only_ends(block: BasicBlock) -> bool:
+    """Whether a block does nothing but end its threads: an assembler makes branches to it exits."""
+    return block.kind in ("return", "exit") and all(
+        item.effect in (RETURN, THREAD_EXIT) for item in block.instructions
+    )
 
 
 def _needs_own_block(instruction: Instruction) -> bool:

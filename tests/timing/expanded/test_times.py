@@ -191,13 +191,12 @@ def test_more_work_is_never_faster(less: Callable[[], ge.Profile], more: Callabl
 
 
 #: Kernels of the examples, and by how much their times may differ from those of the machine code of ptxas 13.0 on an A6000, somewhat
-#: more than they do. Of all 88 cases that both can simulate, 81 differ by 22 % at most, the other 7 by up to 65 %: their loads are in
-#: short bodies of conditions, which ptxas makes one block with what surrounds them. It starts these loads together; here each is
-#: waited for before the next body.
+#: more than they do. Of all 89 cases that both can simulate, 80 differ by at most 13 %, the other nine by up to 22 %, of which the
+#: first, ``heat_step``, is here.
 COMPARED = {
-    "saxpy-1000": 0.1, "reduce_shared-1000": 0.1, "scan-1000": 0.1, "sgemm_tiled-33x17x20": 0.35, "transpose_padded-32x64": 0.75,
-    "histogram_shared-1500": 0.1, "heat_step-37x13": 0.35, "softmax-3x200": 0.1, "hgemm_mma-64x64x160": 0.15, "bitonic-1024": 0.1,
-    "triton_layernorm.sm_80-2x700x704": 0.2,
+    "saxpy-1000": 0.05, "reduce_shared-1000": 0.05, "scan-1000": 0.05, "sgemm_tiled-33x17x20": 0.05, "transpose_padded-32x64": 0.05,
+    "histogram_shared-1500": 0.05, "heat_step-37x13": 0.25, "softmax-3x200": 0.05, "hgemm_mma-64x64x160": 0.1, "bitonic-1024": 0.05,
+    "triton_layernorm.sm_80-2x700x704": 0.12,
 }  # fmt: skip
 
 
@@ -216,8 +215,7 @@ def test_examples_take_what_their_machine_code_takes() -> None:
         differences[case.name] = abs(found.time_us / expected.time_us - 1)
     assert differences.keys() == COMPARED.keys()
     assert {name: one for name, one in differences.items() if one > COMPARED[name]} == {}
-    # 7.7 % for all cases; one of the 7 is among these, and others that differ by more than most
-    assert np.mean([*differences.values()]) < 0.15
+    assert np.mean([*differences.values()]) < 0.06
 
 
 def test_kernels_that_need_an_assembler_are_refused() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tests.engine.random_kernels import Seeded
 
-from .unrolling import LANES, WORDS, looped, run
+from .rewritten import LANES, WORDS, looped, run
 
 COMPARED: dict[str, Callable[[int, int], bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "ne": operator.ne,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ...flow.blocks import BasicBlock, only_ends
 from ...flow.liveness import words_of
 from ...flow.operands import matched, reads, registers_in, writes
 from ...isa.effects import (
@@ -32,7 +33,7 @@ from ...sass.listing import Listing
 from ...sass.registers import PREDICATES, Accesses, Expanded, Source
 from ...sass.run.writer import NotRun
 from ...sass.sm.operations import unit_of_opcode
-from ...simt.program import BasicBlock, Program
+from ...simt.program import Program
 from ..launch.allocation import Allocation
 from .asynchronous import PRODUCTS, committed_of, is_recorded, made_of, register_limits, uniform_of
 from .folding import Folds, folds_of
@@ -56,7 +57,8 @@ _STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 _AHEAD = 40
 #: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
 _TO_BRANCH = 13
-#: So many scalar instructions of half precision make a kernel that an assembler vectorises.
+#: So many scalar instructions of half precision make a kernel that an assembler vectorises. Assumed: ptxas 13.0 leaves single ones as
+#: they are, and packs those of kernels that compute in half precision.
 _PACKED = 16
 #: Bits 105 to 125 of an encoding without scoreboards.
 _NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
@@ -253,8 +255,8 @@ class _Builder:
     # -- blocks --------------------------------------------------------------------------------------------------------
 
     def code(self) -> Code:
-        joins = self._joins()
-        bodies = [self.body(block, joins) for block in self.program.blocks]
+        begin, end = self._joins()
+        bodies = [self.body(block, block.index in begin, block.index in end) for block in self.program.blocks]
         bodies[0][:0] = self.begins
         live_in, live_out = self._live()
         made: list[_Made] = []
@@ -307,9 +309,9 @@ class _Builder:
                 live_out[at] += (value,)
         return live_in, live_out
 
-    def _joins(self) -> dict[int, str]:
-        """By block: ``begins``, at whose end a region of diverged lanes begins, ``ends``, where one ends, or both."""
-        uniform, found = self.program.uniform[0], dict[int, str]()
+    def _joins(self) -> tuple[set[int], set[int]]:
+        """The blocks at whose ends regions of diverged lanes begin, and those in which they end."""
+        uniform, begin, end = self.program.uniform[0], set[int](), set[int]()
         blocks = self.program.blocks
         for block in blocks:
             if (
@@ -322,20 +324,13 @@ class _Builder:
             ):
                 continue
             meet = block.reconvergence
-            if meet < 0 or self._leaves(blocks[meet]) or block.back_edges:
+            if meet < 0 or only_ends(blocks[meet]) or block.back_edges:
                 continue
-            found[block.index] = found.get(block.index, "") + "begins "
-            if "ends" not in found.get(meet, ""):
-                found[meet] = found.get(meet, "") + "ends "
-        return found
+            begin.add(block.index)
+            end.add(meet)
+        return begin, end
 
-    def _leaves(self, block: BasicBlock) -> bool:
-        """Whether a block only ends the thread: an assembler makes branches to it exits."""
-        return block.kind in ("return", "exit") and all(
-            item.effect in (RETURN, THREAD_EXIT) for item in block.instructions
-        )
-
-    def body(self, block: BasicBlock, joins: Mapping[int, str]) -> list[_Made]:
+    def body(self, block: BasicBlock, begin: bool, end: bool) -> list[_Made]:
         made: list[_Made] = []
         for index, words in self.allocated.loads.get(block.index, ()):
             made.append(
@@ -347,7 +342,7 @@ class _Builder:
                     latency=30,
                 )
             )
-        if "ends" in joins.get(block.index, ""):
+        if end:
             made.append(_Made("BSYNC"))
         for item in block.instructions:
             made += self.made(item, block)
@@ -357,7 +352,7 @@ class _Builder:
             for index, words in self.allocated.stores.get(block.index, ())
         ]
         ends = bool(made) and made[-1].last
-        if "begins" in joins.get(block.index, ""):
+        if begin:
             stores.append(_Made("BSSY"))
         if ends:
             made[-1:-1] = stores
@@ -458,7 +453,7 @@ class _Builder:
             if block.successors and block.successors[0] >= 0
             else None
         )
-        exits = item.effect in (RETURN, THREAD_EXIT) or (target is not None and self._leaves(target))
+        exits = item.effect in (RETURN, THREAD_EXIT) or (target is not None and only_ends(target))
         if not exits and block.kind == "jump" and block.successors == (block.index + 1,):
             return []
         if not exits and (block.kind == "fall"):

@@ -24,8 +24,10 @@ from .predication import predicated
 from .tracing import ExpandedTracer
 from .unrolling import unrolled
 
-__all__ = ["ExpandedCode"]
-REVISION = 1  # to be raised when the simulated time of a launch changes (``timing.models.simulation``)
+__all__ = ["REVISION", "ExpandedCode"]
+
+REVISION = 1
+"""To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
 _KEPT_ASIDE = 2

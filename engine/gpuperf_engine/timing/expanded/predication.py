@@ -6,8 +6,10 @@ its instructions.
 
 from __future__ import annotations
 
-from ...flow.blocks import BasicBlock, synchronises
-from ...flow.operands import writes
+from collections.abc import Iterator
+
+from ...flow.blocks import BasicBlock, only_ends, synchronises
+from ...flow.operands import reads, writes
 from ...isa.effects import (
     ASYNC_COPY,
     ATOMIC,
@@ -16,12 +18,10 @@ from ...isa.effects import (
     LOAD,
     PURE,
     REDUCTION,
-    RETURN,
     STORE,
-    THREAD_EXIT,
 )
 from ...ptx import spell
-from ...ptx.syntax import Guard, Instruction
+from ...ptx.syntax import Guard, Instruction, Register
 from ...simt.program import Program
 from .rewriting import Rewriter, Rewritten
 
@@ -48,7 +48,7 @@ def predicated(program: Program) -> Rewritten | None:
 
 def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Instruction]]:
     """The guard of each instruction of a body, and ``None`` for the branches that are removed; and those of the instructions whose
-    results nothing behind the body reads."""
+    results no lane reads that does not execute the body."""
     blocks = program.blocks_of(0)
     entered: dict[int, int] = {}
     for block in blocks:
@@ -66,8 +66,11 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
         ):
             continue
         other, first = block.successors
-        following = block.index + 1
-        if first != following or entered[first] != 1 or any(item in found for item in block.instructions):
+        if (
+            first != block.index + 1
+            or entered[first] != 1
+            or any(item in found for item in block.instructions)
+        ):
             continue
         bodies = [(blocks[first], Guard(block.guard.register, not block.guard.negated))]
         if blocks[first].successors != (other,):
@@ -81,7 +84,7 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
             if blocks[other].successors != (other + 1,):
                 continue
             bodies.append((blocks[other], block.guard))
-        if not all(_fits(body, guard) for body, guard in bodies) or _leaves(
+        if not all(_fits(body, guard) for body, guard in bodies) or only_ends(
             blocks[bodies[0][0].successors[0]]
         ):
             continue
@@ -91,18 +94,13 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
         for body, guard in bodies:
             for item in body.instructions:
                 found[item] = None if item.effect is BRANCH else guard
-            later = {register for at in body.successors if at >= 0 for register in blocks[at].live_in}
+            # Of the lanes that do not execute it: what is behind the bodies, and the other body, which may come later.
+            following = [*body.successors, *(one.index for one, _ in bodies if one is not body)]
+            later = {register for at in following if at >= 0 for register in blocks[at].live_in}
             local.update(
                 item for item in body.instructions if later.isdisjoint(writes(item)) and writes(item)
             )
     return found, local
-
-
-def _leaves(block: BasicBlock) -> bool:
-    """Whether a block only ends the thread: branches to it become exits."""
-    return block.kind in ("return", "exit") and all(
-        item.effect in (RETURN, THREAD_EXIT) for item in block.instructions
-    )
 
 
 def _fits(body: BasicBlock, guard: Guard) -> bool:
@@ -144,10 +142,17 @@ class _Writer(Rewriter):
                 # It does no harm in other lanes, and no old value has to be kept there.
                 self.add(item)
             elif guard is not None:
-                for register in writes(item) if item in self.local else ():
+                for register in self.overwritten(item):
                     self.line(f"mov.b{register.type.bits} {self.names.register(register)}, 0;", None)
                 name = self.names.register(guard.register)
                 self.line(
                     f"@{'!' if guard.negated else ''}{name} {spell.instruction(item, self.names)}", item
                 )
         self.labels(len(self.kernel.instructions))
+
+    def overwritten(self, item: Instruction) -> Iterator[Register]:
+        """Registers whose old values do not have to be kept for other lanes, and that ``mov`` can write."""
+        if item in self.local:
+            for register in writes(item):
+                if register.type.bits in (16, 32, 64) and register not in reads(item):
+                    yield register

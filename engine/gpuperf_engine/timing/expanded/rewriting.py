@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ...errors import EngineError
 from ...ptx import spell
 from ...ptx.module import Function, Module
 from ...ptx.parse import parse
 from ...ptx.syntax import Instruction, Register
 from ...ptx.write import Names, head
+from ...sass.run.writer import NotRun
 
 __all__ = ["Rewriter", "Rewritten"]
 
@@ -42,7 +44,7 @@ class Rewriter(ABC):
         """Adds the instructions."""
 
     def written(self) -> Rewritten:
-        """The kernel, parsed from the text."""
+        """The kernel, parsed from the text. Raises ``NotRun`` if the text is refused."""
         kernel = self.kernel
         self.body()
         text = "\n".join(
@@ -58,7 +60,11 @@ class Rewriter(ABC):
                 "",
             ]
         )
-        return Rewritten(parse(text, path=kernel.module.path)[kernel.name], tuple(self.origins))
+        try:
+            written = parse(text, path=kernel.module.path)[kernel.name]
+        except EngineError as error:
+            raise NotRun(f"its PTX cannot be rewritten: {error.message}") from None
+        return Rewritten(written, tuple(self.origins))
 
     def labels(self, index: int) -> None:
         """Adds the labels in front of an instruction."""

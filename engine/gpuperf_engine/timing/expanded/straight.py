@@ -121,12 +121,7 @@ class Straight:
     def _computed(self, item: Instruction) -> bool:
         """Whether a result is known as a sum, so that nothing, or something simpler, is written."""
         targets = writes(item)
-        if (
-            item.guard is not None
-            or len(targets) != 1
-            or not _is_integer(targets[0])
-            or item.effect.name != "pure"
-        ):
+        if not _is_integer_result(item, targets):
             return False
         root, *words = item.opcode.split(".")
         if not words or words[-1] not in _INTEGERS or "cc" in words or item.operands[0] is not targets[0]:
@@ -280,14 +275,14 @@ def _is_integer(register: Register) -> bool:
     return register.type.bits in (32, 64) and register.type.kind in ("s", "u", "b")
 
 
+def _is_integer_result(item: Instruction, targets: tuple[Register, ...]) -> bool:
+    """Whether an instruction only computes one integer, in all lanes."""
+    return item.guard is None and len(targets) == 1 and _is_integer(targets[0]) and item.effect.name == "pure"
+
+
 def _repeats(item: Instruction, targets: tuple[Register, ...]) -> bool:
     """Whether an instruction has the same result whenever its operands have the same names."""
-    if (
-        item.guard is not None
-        or len(targets) != 1
-        or not _is_integer(targets[0])
-        or item.effect.name != "pure"
-    ):
+    if not _is_integer_result(item, targets):
         return False
     root, *words = item.opcode.split(".")
     if root == "mov":

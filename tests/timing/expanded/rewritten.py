@@ -1,8 +1,8 @@
-"""Kernels with loops, run as they are and with unrolled loops."""
+"""Kernels, run as they are and rewritten: with unrolled loops, or short bodies under predicates."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.simt.counters import SITE_COLUMNS
-from gpuperf_engine.simt.program import program_of
+from gpuperf_engine.simt.program import Program, program_of
 from gpuperf_engine.timing.expanded.rewriting import Rewritten
 from gpuperf_engine.timing.expanded.unrolling import unrolled
 from tests.support import head
@@ -32,25 +32,25 @@ mov.u32 %r0, %tid.x; mul.wide.u32 %rd2, %r0, 4; add.s64 %rd1, %rd1, %rd2;
 
 @dataclass(frozen=True)
 class Both:
-    """The results of a kernel, [word, lane], and its record, as it is and unrolled; ``made``: ``None`` if nothing was unrolled."""
+    """The results of a kernel, [word, lane], and its record, as it is and rewritten; ``made``: ``None`` if nothing was."""
 
     results: NDArray[np.uint32]
     record: LaunchRecord
     made: Rewritten | None
-    unrolled_results: NDArray[np.uint32]
-    unrolled_record: LaunchRecord | None
+    rewritten_results: NDArray[np.uint32]
+    rewritten_record: LaunchRecord | None
 
     def check(self, expected: Sequence[NDArray[np.int64]] | None = None) -> None:
-        """Results against NumPy's (modulo 2^32) and those of the unrolled kernel, and lanes and transactions of each access."""
+        """Results against NumPy's (modulo 2^32) and those of the rewritten kernel, and lanes and transactions of each access."""
         if expected is not None:
             wanted = np.array([np.broadcast_to(one, 32) & 0xFFFFFFFF for one in expected]).astype(np.uint32)
             np.testing.assert_array_equal(self.results[: len(wanted)], wanted)
         if self.made is None:
             return
-        np.testing.assert_array_equal(self.unrolled_results, self.results)
-        assert self.unrolled_record is not None
+        np.testing.assert_array_equal(self.rewritten_results, self.results)
+        assert self.rewritten_record is not None
         origins = dict(zip(self.made.kernel.instructions, self.made.origins))
-        first, second = self.record, self.unrolled_record
+        first, second = self.record, self.rewritten_record
         counted = first.observation.sites
         again = second.observation.sites
         assert counted is not None and again is not None
@@ -75,7 +75,13 @@ def looped(body: str, test: str, before: str = "", after: str = "", guard: str =
     return f"{before}\nL:\n{body}\n{test}\n{guard} bra L;\n{after}\n"
 
 
-def run(body: str, n: int = 0, words: int = 1, given: NDArray[np.uint32] | None = None) -> Both:
+def run(
+    body: str,
+    n: int = 0,
+    words: int = 1,
+    given: NDArray[np.uint32] | None = None,
+    rewrite: Callable[[Program], Rewritten | None] = unrolled,
+) -> Both:
     """Runs a body, which stores to ``[%rd1 + 128 * word]``, on one warp."""
     data = np.arange(WORDS, dtype=np.uint32) * np.uint32(2654435761) if given is None else given
     parsed = ge.parse(kernel(body), path="k.ptx")["k"]
@@ -87,7 +93,7 @@ def run(body: str, n: int = 0, words: int = 1, given: NDArray[np.uint32] | None 
         return out.numpy().reshape(words, 32), profile.records[0]
 
     results, record = launched(parsed)
-    made = unrolled(program_of(parsed))
+    made = rewrite(program_of(parsed))
     if made is None:
         return Both(results, record, None, results, None)
     again, longer = launched(made.kernel)

@@ -1,9 +1,13 @@
 /* A CUDA program as nvcc's host code is, without nvcc: it registers the fat binary in the file argv[1], and does what argv[2] says. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -288,10 +292,42 @@ static void *launches(void *device)
     return 0;
 }
 
+/* Each time, another thread is inside its first call, in which Python asks for its number with its list of threads locked. */
+static pthread_t asking;
+static __thread int slow;
+static volatile int inside, copied;
+long syscall(long number, ...)
+{
+    va_list rest;
+    long a[6];
+    va_start(rest, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(rest, long);
+    va_end(rest);
+    if (slow && number == SYS_gettid)
+        for (slow = 0, inside = 1; !copied;)
+            usleep(100);
+    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+static void *asks(void *unused)
+{
+    slow = 1;
+    return (void *)(long)cudaGetLastError();
+}
+static void before(void) /* after the library's own handler, which is registered later */
+{
+    inside = copied = 0;
+    pthread_create(&asking, 0, asks, 0);
+    for (int i = 0; !inside && i < 500; i++) /* newer ones of Python wait for that lock themselves */
+        usleep(100);
+}
+static void after(void) { copied = 1; }
+
 static void forks(void)
 {
     int *device, *other, host[32], status;
     pthread_t thread;
+    pthread_atfork(before, after, 0);
     OK(cudaMalloc((void **)&device, 128));
     OK(cudaMalloc((void **)&other, 128));
     OK(cudaMemset(device, 0, 128));
@@ -300,13 +336,14 @@ static void forks(void)
     for (int i = 0; i < 6; i++) {
         pid_t child = fork();
         if (!child) {
-            alarm(30);
+            alarm(10);
             OK(launch(&add_host, 1, 32, device, 10 + i, 0));
             OK(cudaMemcpy(host, device, 128, 2));
             IS(host[0] == 11 + i && host[31] == 11 + i);
             exit(wrong ? 1 : 50 + i);
         }
         IS(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 50 + i);
+        pthread_join(asking, 0);
     }
     pthread_join(thread, 0);
     OK(cudaMemcpy(host, device, 128, 2));

@@ -75,7 +75,7 @@ def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("program")
     (folder / "k.fatbin").write_bytes(fatbin(entry(PTX.encode())))
     library = build_libraries() / "libcudart.so.13"
-    command = [COMPILER, "-w", str(HERE / "program.c"), "-o", "program", str(library), "-lpthread"]
+    command = [COMPILER, "-w", str(HERE / "program.c"), "-o", "program", str(library), "-lpthread", "-ldl"]
     subprocess.run(command, cwd=folder, check=True)
     return folder
 

@@ -262,6 +262,23 @@ static void before_fork(void)
     call("PyOS_BeforeFork");
 }
 
+/* Until Python 3.11 the new process waits for the lock of the list of threads before it sets up new locks, and a thread takes that lock
+ * without the interpreter's when it calls a function for the first time: it may have held it at the fork. The lock comes before two
+ * pointers to the main interpreter (`_PyRuntime.interpreters`). */
+static void free_list_of_threads(void)
+{
+    int minor = 0;
+    sscanf(((const char *(*)(void))symbol("Py_GetVersion"))(), "3.%d", &minor);
+    if (minor > 11)
+        return;
+    void **runtime = symbol("_PyRuntime"), *interpreter = ((void *(*)(void))symbol("PyInterpreterState_Main"))();
+    for (int i = 1; i < 16; i++)
+        if (runtime[i] == interpreter && runtime[i + 1] == interpreter) {
+            ((int (*)(void **))symbol("_PyThread_at_fork_reinit"))(&runtime[i - 1]);
+            return;
+        }
+}
+
 static void after_fork(const char *name)
 {
     if (!forking)
@@ -273,7 +290,12 @@ static void after_fork(const char *name)
 }
 
 static void after_fork_in_parent(void) { after_fork("PyOS_AfterFork_Parent"); }
-static void after_fork_in_child(void) { after_fork("PyOS_AfterFork_Child"); }
+static void after_fork_in_child(void)
+{
+    if (forking)
+        free_list_of_threads();
+    after_fork("PyOS_AfterFork_Child");
+}
 
 /* Fills the slots. A thread that has the interpreter takes no lock of C, which another one may hold that waits for the interpreter. */
 __attribute__((visibility("hidden"))) void NAME(gpuperf_start)(void)

@@ -8,6 +8,7 @@ from gpuperf_engine.ptx.syntax import Address, Instruction
 from gpuperf_engine.sass.graph import Block, Graph
 from gpuperf_engine.sass.listing import Decoded, Listing
 from gpuperf_engine.simt.program import Program
+from gpuperf_engine.timing.expanded.chains import as_one, chains_of
 from gpuperf_engine.timing.expanded.code import Code, Recorded
 
 __all__ = ["code_of"]
@@ -23,14 +24,18 @@ _OPCODES = {
 _SPACES = ("global", "shared", "local", "generic")
 
 
-def code_of(program: Program, *, spilled: int | None = None, generic: str = "generic") -> Code:
+def code_of(
+    program: Program, *, spilled: int | None = None, generic: str = "generic", joined: bool = False
+) -> Code:
     """The code of a program; blocks without instructions are empty. ``spilled``: the first block also stores a register to this word
-    of local memory; ``generic``: the space that generic addresses are in."""
+    of local memory; ``generic``: the space that generic addresses are in; ``joined``: whether blocks that only follow one another are
+    one."""
     texts: list[tuple[Instruction | None, str]] = []
     blocks: list[Block] = []
     sites: list[Recorded] = []
     of_block: dict[int, list[int]] = {}
-    for block in program.blocks:
+    chains = chains_of(program) if joined else [[block] for block in program.blocks]
+    for block in map(as_one, chains):
         start, first = len(texts), len(sites)
         if spilled is not None and block.index == 0:
             sites.append(Recorded(len(texts), None, 0, "local", spilled))
@@ -45,12 +50,15 @@ def code_of(program: Program, *, spilled: int | None = None, generic: str = "gen
         onward = tuple(target for target in block.successors if target >= 0)
         blocks.append(Block(block.index, start, len(texts), 0, kind, onward))
         of_block[block.index] = list(range(first, len(sites)))
+        for at in range(len(blocks), len(blocks) + len(chains[len(of_block) - 1]) - 1):
+            blocks.append(Block(at, len(texts), len(texts), 0))
     items = [
         Decoded(".text.k", "k", 16 * position, text, 0 if item is None else item.index + 1, 0)
         for position, (item, text) in enumerate(texts)
     ]
     graph = Graph(Listing(tuple(items), {"k": 0}, frozenset()), blocks, [0])
-    return Code(program, graph, tuple(sites), of_block)
+    begins = tuple(chain[0].index for chain in chains for _ in chain)
+    return Code(program, graph, tuple(sites), of_block, begins)
 
 
 def _spaces(item: Instruction) -> list[str]:

@@ -218,15 +218,17 @@ def test_atomics_whose_results_nothing_uses() -> None:
         for item in made.graph.listing.instructions
         if item.text.startswith(("RED", "ATOM"))
     ]
-    assert found == [
-        "RED.E.ADD.STRONG.GPU", "ATOMG.E.ADD.STRONG.GPU", "ATOMG.E.EXCH.STRONG.GPU", "RED.E.MAX.STRONG.GPU", "ATOMS.ADD",
+    # in order, but for that of shared memory, which may be anywhere
+    assert [one for one in found if one != "ATOMS.ADD"] == [
+        "RED.E.ADD.STRONG.GPU", "ATOMG.E.ADD.STRONG.GPU", "ATOMG.E.EXCH.STRONG.GPU", "RED.E.MAX.STRONG.GPU",
     ]  # fmt: skip
+    assert found.count("ATOMS.ADD") == 1
     written = [
         item.accesses.writes
         for item in made.graph.listing.instructions
         if item.text.startswith(("RED", "ATOM"))
     ]
-    assert [bool(one) for one in written] == [False, True, False, False, False]
+    assert [name for name, one in zip(found, written) if one] == ["ATOMG.E.ADD.STRONG.GPU"]
 
 
 LOOP = """mov.u32 %r2, 0; mov.f32 %f1, 0f00000000;
@@ -266,7 +268,8 @@ def test_registers_are_spilled_where_the_kernel_limits_them(limit: int, spilled:
     """40 values that are live together do not fit in 24 registers: each that does not is stored and loaded again."""
     numbers = range(8, 48)
     body = THREAD + "\n".join(f"ld.global.f32 %f{number}, [%rd5+{128 * number}];" for number in numbers)
-    body += "\nbar.sync 0;\nmov.f32 %f1, 0f3F800000;\n" + "\n".join(
+    # loads stay in front of the barrier, and nothing can be added before what is loaded behind it
+    body += "\nbar.sync 0;\nld.shared.f32 %f1, [tile];\n" + "\n".join(
         f"fma.rn.f32 %f1, %f1, %f{number}, %f1;" for number in numbers
     )
     module = text(body + "\nst.global.f32 [%rd5], %f1;")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpuperf_engine.timing.expanded.numbering import Numbers
-from gpuperf_engine.timing.expanded.order import Step, ordered
+from gpuperf_engine.timing.expanded.order import WAIT, Step, ordered
 
 LATENCY = 40
 
@@ -112,6 +112,51 @@ def test_loads_wait_where_registers_are_few() -> None:
         steps += [Step((0,), (value,), LATENCY, loads=True), Step((value,), (), 4.0)]
     assert ordered(steps, words, [0], 20)[1] <= 20
     assert 20 < ordered(steps, words, [0], 255)[1] <= 255
+
+
+def test_products_come_when_tensor_cores_are_free() -> None:
+    """16 independent loads and additions, then as many products of two clocks: one other step between two products."""
+    others = [Step((0,), (number,), 4.0, loads=number % 2 == 0) for number in range(1, 17)]
+    products = [Step((0,), (number,), 20.0, unit="tensor", busy=2) for number in range(17, 33)]
+    words = dict.fromkeys(range(33), 1)
+    order, _ = ordered([*others, *products], words, [*range(33)], 255)
+    assert [at >= 16 for at in order] == [True, False] * 16
+    assert [at for at in order if at < 16] == [*range(16)]
+
+
+def test_a_wait_does_not_come_before_what_is_due_earlier() -> None:
+    """An addition that waits for a product stays in front of a barrier, what follows the barrier may come before it."""
+    product, addition = Step((0,), (1,), 20.0, unit="tensor", busy=2), Step((1,), (2,), 4.0)
+    barrier, load, further = (
+        Step((-1,), (-1,), 4.0, unit=WAIT),
+        Step((-1, 0), (3,), 20.0, loads=True),
+        Step((0,), (4,), 4.0),
+    )
+    order, _ = ordered(
+        [product, addition, barrier, load, further], dict.fromkeys(range(5), 1), [2, 3, 4], 255
+    )
+    assert order == [0, 4, 1, 2, 3]
+
+
+def test_steps_wait_for_results_where_others_can_be_issued() -> None:
+    """Two chains of additions, one behind the other in the program: each step of one fills a clock in which the other waits."""
+    chain = [Step((number,), (number + 1,), 2.0) for number in range(1, 9)]
+    other = [Step((number + 20,), (number + 21,), 2.0) for number in range(1, 9)]
+    words = dict.fromkeys(range(40), 1)
+    order, _ = ordered([*chain, *other], words, [9, 29], 255)
+    assert [at >= 8 for at in order] == [False, True] * 8
+
+
+def test_few_registers_are_kept_to_by_the_given_order() -> None:
+    """Each of 40 values is used at once: loads cannot come early if only two more registers are left."""
+    steps, words = list[Step](), {0: 1}
+    for _ in range(40):
+        value = len(words)
+        words[value] = 4
+        steps += [Step((0,), (value,), LATENCY, loads=True), Step((value,), (), 4.0), Step((), (), 4.0)]
+    for registers in (5, 7, 9, 13):
+        order, most = ordered(steps, words, [0], registers)
+        assert most <= registers and sorted(order) == [*range(120)]
 
 
 def test_steps_of_equal_rank_keep_their_order() -> None:

@@ -75,21 +75,30 @@ def active(lanes: int) -> NDArray[np.bool_]:
     return bits
 
 
-def check_counts(record: LaunchRecord) -> None:
-    """Compares executed blocks and lanes, and the lanes of each access, with the counters of the launch."""
+def check_counts(record: LaunchRecord, joined: bool = False) -> None:
+    """Compares executed blocks and lanes, and the lanes of each access, with the counters of the launch. ``joined``: with blocks that
+    only follow one another as one, which is recorded where the first begins."""
     program, seen = record.program, record.observation
-    tracer, ctas = traced(record)
+    tracer, ctas = traced(record, joined=joined)
+    begins = code_of(program, joined=joined).begins
     warps, lanes = np.zeros((2, len(program.blocks)), np.int64)
     accesses = np.zeros(len(tracer.sites), np.int64)
     for block, mask, words in (one for cta in ctas for warp in cta for one in warp):
         warps[block] += 1
         lanes[block] += active(mask).sum()
         accesses[tracer.of_block[block]] += ((words != OFF) & active(mask)).sum(axis=1)
-    filled = np.array([bool(block.instructions) for block in program.blocks])
+    blocks = program.blocks
+    filled = np.array(
+        [
+            begins[at] == at
+            and any(blocks[other].instructions for other in np.flatnonzero(np.equal(begins, at)))
+            for at in range(len(blocks))
+        ]
+    )
     np.testing.assert_array_equal(warps, np.where(filled, seen.block_warps, 0))
     np.testing.assert_array_equal(lanes, np.where(filled, seen.block_lanes, 0))
     assert seen.sites is not None
-    of_site = code_of(program).sites
+    of_site = code_of(program, joined=joined).sites
     expected = [
         seen.sites[program.site_of[site.instruction], SITE_COLUMNS.index("lanes")]
         for site in of_site
@@ -98,28 +107,30 @@ def check_counts(record: LaunchRecord) -> None:
     np.testing.assert_array_equal(accesses, expected)
 
 
+@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("case", KERNELS, ids=lambda case: case.name)
-def test_blocks_and_lanes_are_those_of_the_launch(case: Case) -> None:
+def test_blocks_and_lanes_are_those_of_the_launch(case: Case, joined: bool) -> None:
     engine = Engine(case.text, "llvm", ("memory", "inputs"))
     execute(case.program(), engine)
     for profile in engine.profiles[:2]:
         record = profile.records[0]
         reason = REFUSED.get(record.program.kernel.name)
         if reason is None:
-            check_counts(record)
+            check_counts(record, joined)
         else:
             with pytest.raises(NotRun, match=reason):
                 traced(record)
 
 
+@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("test", FILES, ids=lambda test: test.name)
-def test_lanes_meet_where_those_of_the_launch_do(test: PtxTest) -> None:
+def test_lanes_meet_where_those_of_the_launch_do(test: PtxTest, joined: bool) -> None:
     device = ge.Device(("memory", "inputs"), memory_bytes=1 << 24)
     args = [device.array(item) if np.ndim(item) else item for item in test.arguments()]
     kernel = ge.parse(test.text, path=f"{test.name}.ptx")[test.entry]
     shape = test.shape
     profile = device.launch(kernel, shape["grid"], shape["block"], args, shared_bytes=shape["shared"])
-    check_counts(profile.records[0])
+    check_counts(profile.records[0], joined)
 
 
 def run(

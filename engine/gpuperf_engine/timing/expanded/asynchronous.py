@@ -396,7 +396,9 @@ def _product(item: Instruction, values: Values) -> list[Made]:
     text += ", gsb0" * values.committed(item)
     # It comes as early as if others waited until the tensor cores are free again.
     busy = int(columns) / 2
-    made.append(Made(text, (*given, *guards, *own), own, placed=frozenset(own[1:]), latency=busy))
+    made.append(
+        Made(text, (*given, *guards, *own, *values.order), own, placed=frozenset(own[1:]), latency=busy)
+    )
     return made
 
 

@@ -8,6 +8,7 @@ words of shared memory merged (``merging``), in the order of a list scheduler (`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,11 +37,12 @@ from ...sass.sm.operations import unit_of_opcode
 from ...simt.program import Program
 from ..launch.allocation import Allocation
 from .asynchronous import PRODUCTS, committed_of, is_recorded, made_of, register_limits, uniform_of
+from .chains import chains_of, predecessors_of
 from .folding import Folds, folds_of
 from .merging import Merges, merges_of
 from .numbering import Numbers
 from .opcodes import Piece, memory_opcode, pieces_of, width
-from .order import Step, ordered
+from .order import WAIT, Step, ordered
 from .wmma import Part, is_wmma, kept_of, known_stride, parts_of, stride_of
 
 __all__ = ["Code", "Recorded", "code_of"]
@@ -81,13 +83,15 @@ class Recorded:
 
 @dataclass(eq=False)
 class Code:
-    """``graph.blocks[i]`` belongs to ``program.blocks[i]``; a block may be empty. ``sites`` are in the order of the listing;
-    ``of_block``: their numbers by block."""
+    """``graph.blocks[i]`` belongs to ``program.blocks[i]``; a block may be empty. ``begins[i]``: the block that has its instructions,
+    itself or an earlier one that always leads to it. ``sites`` are in the order of the listing; ``of_block``: their numbers by
+    block."""
 
     program: Program
     graph: Graph
     sites: tuple[Recorded, ...]
     of_block: dict[int, list[int]]
+    begins: tuple[int, ...]
     #: Registers that the listing uses.
     registers: int = 0
 
@@ -172,6 +176,8 @@ class _Builder:
     def _copied(self) -> dict[int, int]:
         """For each register the one that shares its place: an assembler gives both sides of a copy one register."""
         parent: dict[int, int] = {}
+        every = (item for block in self.program.blocks for item in block.instructions)
+        times = Counter(register for item in every for register in writes(item))
 
         def find(at: int) -> int:
             while parent.get(at, at) != at:
@@ -201,6 +207,14 @@ class _Builder:
                         and find(target.index) != find(source.index)
                     ):
                         parent[find(target.index)] = find(source.index)
+                elif (
+                    item.guard is None
+                    and len(sources) == 1 < len(targets)
+                    and self.is_copy(item)
+                    and all(times[one] == 1 for one in (*sources, *targets))
+                ):
+                    # Halves of a register, or the two of a pair, where nothing is set a second time.
+                    parent.update((find(one.index), find(sources[0].index)) for one in targets)
                 later.update(sources)
         return {at: find(at) for at in parent}
 
@@ -261,16 +275,19 @@ class _Builder:
         live_in, live_out = self._live()
         made: list[_Made] = []
         blocks: list[Block] = []
-        for block, body in zip(self.program.blocks, bodies):
-            start = len(made)
-            made += self.in_order(body, block, live_out[block.index])
-            successors = tuple(target for target in block.successors if target >= 0)
-            blocks.append(Block(block.index, start, len(made), 0, _kind_of(block), successors))
+        chains = chains_of(self.program)
+        for chain in chains:
+            start, last = len(made), chain[-1]
+            body = [one for block in chain for one in bodies[block.index]]
+            made += self.in_order(body, chain, live_out[last.index])
+            successors = tuple(target for target in last.successors if target >= 0)
+            blocks.append(Block(chain[0].index, start, len(made), 0, _kind_of(last), successors))
+            blocks += [Block(block.index, len(made), len(made), 0) for block in chain[1:]]
         numbers = Numbers(self.words, self.uniform, self.predicates)
         numbers.assign(
-            [(block.start, block.end) for block in blocks],
-            live_in,
-            live_out,
+            [(blocks[chain[0].index].start, blocks[chain[0].index].end) for chain in chains],
+            [live_in[chain[0].index] for chain in chains],
+            [live_out[chain[-1].index] for chain in chains],
             [(item.reads, item.writes) for item in made],
         )
         items = self.listed(made, blocks, numbers)
@@ -283,17 +300,15 @@ class _Builder:
                     one = made[position]
                     sites.append(Recorded(position, one.origin, operand, space, word, one.element))
         listing = Listing(tuple(items), {}, frozenset())
-        return Code(self.program, Graph(listing, blocks, [0]), tuple(sites), of_block, self.live)
+        begins = tuple(chain[0].index for chain in chains for _ in chain)
+        return Code(self.program, Graph(listing, blocks, [0]), tuple(sites), of_block, begins, self.live)
 
     def _live(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """The values that are live at the beginnings and ends of blocks, with those that the first block computes for others."""
         blocks = self.program.blocks
         live_in = [self.roots_of(block.live_in) for block in blocks]
         live_out = [self.roots_of(block.live_out) for block in blocks]
-        before: dict[int, list[int]] = {}
-        for block in blocks:
-            for target in block.successors:
-                before.setdefault(target, []).append(block.index)
+        before = predecessors_of(self.program)
         for value, users in self.users.items():
             left, entered, left_by = [*users], set[int](), set[int]()
             while left:
@@ -433,7 +448,6 @@ class _Builder:
                 item,
                 guard,
                 latency=self.latency(opcode),
-                last=item.effect.is_barrier,
             )
             if item.effect.orders or item.effect.is_barrier:
                 one.reads += tuple(set(_ORDER.values()))
@@ -710,24 +724,32 @@ class _Builder:
             return self.latencies["xu"]
         return self.latencies.get(unit_of_opcode(base, self.architecture), self.latencies["alu"])
 
-    def in_order(self, body: list[_Made], block: BasicBlock, live_out: tuple[int, ...]) -> list[_Made]:
-        """The instructions of a block as scheduled; results of copies are those of their sources."""
-        renamed: dict[int, int] = {}
+    def in_order(
+        self, body: list[_Made], chain: Sequence[BasicBlock], live_out: tuple[int, ...]
+    ) -> list[_Made]:
+        """The instructions of blocks that are one as scheduled; results of copies are those of their sources."""
+        renamed: dict[int, tuple[int, ...]] = {}
         kept: list[_Made] = []
+
+        def sources(values: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(dict.fromkeys(one for value in values for one in renamed.get(value, (value,))))
+
         for one in body:
-            one.reads = tuple(dict.fromkeys(renamed.get(value, value) for value in one.reads))
-            one.address = tuple(renamed.get(value, value) for value in one.address)
+            one.reads, one.address = sources(one.reads), sources(one.address)
             if not one.opcode:
-                if len(one.writes) == 1 and len(one.reads) == 1:
-                    renamed[one.writes[0]] = one.reads[0]
+                # Parts of one register are that register, and one of several parts is all of them.
+                renamed.update(dict.fromkeys(one.writes, one.reads))
                 continue
             for value in one.writes:
                 renamed.pop(value, None)
             kept.append(one)
         self.told_apart(kept)
-        steps = [Step(one.reads, one.writes, one.latency, one.last, bool(one.sites)) for one in kept]
+        steps = [
+            Step(one.reads, one.writes, one.latency, one.last, bool(one.sites), *_occupied(one))
+            for one in kept
+        ]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
-        limit = self.limits.get(block.index, self.allocated.registers)
+        limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
         order, live = ordered(steps, sizes, live_out, limit)
         self.live = max(self.live, live)
         return [kept[at] for at in order]
@@ -882,6 +904,21 @@ _NO_RESULT = frozenset(
         "USETMAXREG",
     ]
 )
+
+
+#: Instructions at which a warp waits.
+_WAITS = frozenset(
+    ("BAR", "DEPBAR", "WARPSYNC", "MEMBAR", "SYNCS", "WARPGROUP", "UCGABAR_WAIT", "UCGABAR_ARV", "NANOSLEEP")
+)
+
+
+def _occupied(one: _Made) -> tuple[str, int]:
+    """The unit of which an assembler expects to be busy with an instruction, and for how many clocks: ``ptxas`` 13.0 puts one other
+    instruction between two products of matrices if there is one, and issues loads one behind the other."""
+    base = one.opcode.partition(".")[0]
+    if base in _WAITS:
+        return WAIT, 1
+    return ("tensor", 2) if base in ("HMMA", "IMMA", "DMMA", "QMMA", "BMMA", "OMMA") else ("", 1)
 
 
 def _balance(made: list[_Made]) -> None:

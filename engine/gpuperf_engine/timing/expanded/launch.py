@@ -20,13 +20,16 @@ from ..launch.allocation import Allocation, allocate, most_registers, registers_
 from ..launch.site_traffic import observed_sites
 from .asynchronous import changes_registers
 from .code import Code, code_of
+from .hoisting import hoisted
 from .predication import predicated
+from .repeats import without_repeats
+from .rewriting import Rewritten
 from .tracing import ExpandedTracer
 from .unrolling import unrolled
 
 __all__ = ["REVISION", "ExpandedCode"]
 
-REVISION = 1
+REVISION = 2
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
@@ -137,13 +140,7 @@ class ExpandedCode(CodeSource):
         program, spaces = self.record.program, self._spaces()
         if len(program.functions) > 1:
             raise NotRun("it calls functions, which are simulated on machine code only")
-        origins: dict[Instruction, Instruction | None] = {}
-        for rewrite in (predicated, unrolled):
-            made = rewrite(program)
-            if made is not None:
-                earlier, program = origins, program_of(made.kernel)
-                pairs = zip(made.kernel.instructions, made.origins)
-                origins = {new: old if old is None or not earlier else earlier[old] for new, old in pairs}
+        program, origins = rewritten(program)
         if origins:
             of_block = _blocks(self.record.program, program, origins)
             allocated = replace(
@@ -158,6 +155,25 @@ class ExpandedCode(CodeSource):
             spaces = tuple(spaces[known[origin]] for origin in sites if origin is not None)
         number = int(self.architecture[3:].rstrip("af"))
         return code_of(program, number, spaces, allocated, self.machine.latencies, origins)
+
+
+def rewritten(program: Program) -> tuple[Program, dict[Instruction, Instruction | None]]:
+    """The program as an assembler orders it in blocks, and the instruction of the given one that each of its instructions was made
+    of; none if it is the given one."""
+    origins: dict[Instruction, Instruction | None] = {}
+    repeated: set[Instruction] = set()
+
+    def hoisted_of(program: Program) -> Rewritten | None:
+        return hoisted(program, repeated)
+
+    for rewrite in (predicated, unrolled, without_repeats, hoisted_of):
+        made = rewrite(program)
+        if made is not None:
+            earlier, program = origins, program_of(made.kernel)
+            pairs = list(zip(made.kernel.instructions, made.origins))
+            repeated = {new for new, old in pairs if old in made.straight or old in repeated}
+            origins = {new: old if old is None or not earlier else earlier[old] for new, old in pairs}
+    return program, origins
 
 
 def _blocks(

@@ -1,20 +1,26 @@
 """The order of machine instructions in a basic block, as an assembler may choose it.
 
-List scheduling by deadline: an instruction is due at its place in the program, or as many instructions before one that waits for it
-as its latency has clocks; of those whose operands have been issued, the one that is due first comes first. So loads come as early
-as their results need, and not earlier: ``ptxas`` 13.0 issues loads from shared memory 36 to 40 instructions (the median) ahead of
-their first use in matrix products, in which there is room for it. If more registers would be live than there should be, the
-instruction that adds the fewest comes first, and of several the one whose result is used up first in the program. True, anti and
-output dependences are kept."""
+List scheduling by deadline, with one instruction per clock: an instruction is due at its place in the program, or as many
+instructions before one that waits for it as its latency has clocks; of those whose operands are there and whose unit is free, the one
+that is due first comes first, but a product of matrices as soon as tensor cores are free. So loads come as early as their results
+need, and not earlier: ``ptxas`` 13.0 issues loads from shared memory 36 to 40 instructions (the median) ahead of their first use in
+matrix products, in which there is room for it, and puts loads of matrices between products. If more registers would be live than
+there should be, the first instruction of the program comes first if that order needs few registers; otherwise the one that adds the
+fewest, and of several the one whose result is used up first in the program. True, anti and output dependences are kept."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from itertools import accumulate
 
-__all__ = ["Step", "ordered"]
+__all__ = ["WAIT", "Step", "ordered"]
 
+WAIT = "wait"
+"""The unit of instructions at which a warp waits for others, or for its copies."""
 
 #: Live registers up to which loads come early in any block, and registers beyond the fewest that a block needs.
 _FEW, _MORE = 40, 8
@@ -22,14 +28,16 @@ _FEW, _MORE = 40, 8
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An instruction: the values that it reads and writes, clocks until its results are available, and whether it ends the block or
-    loads from memory."""
+    """An instruction: the values that it reads and writes, clocks until its results are available, whether it ends the block or
+    loads from memory, and the unit that it occupies, with the clocks for which it does."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     latency: float
     last: bool = False
     loads: bool = False
+    unit: str = ""
+    busy: int = 1
 
 
 def ordered(
@@ -38,15 +46,29 @@ def ordered(
     """The positions of the steps in their order, and the most registers that are live. ``words``: 32-bit registers of each value;
     ``kept``: values that are live behind the steps; ``registers``: the most of a thread."""
     values = _Values(steps, words, kept)
-    fewest = _ordered(steps, values, 0)
-    limit = min(registers, max(_FEW, fewest[1] + _MORE))
-    while limit > fewest[1]:
-        found = _ordered(steps, values, limit)
+    given, fewest = max(values.live), _ordered(steps, values, 0, _Fallback.FEWEST)
+    by_place = given <= fewest[1]
+    least = min(given, fewest[1])
+    limit = min(registers, max(_FEW, least + _MORE))
+    while limit > least:
+        found = _ordered(steps, values, limit, _Fallback.PLACE if by_place else _Fallback.FEWEST)
         if found[1] <= registers:
             return found
         # what was live early left too few for later: fewer early
-        limit = (limit + fewest[1]) // 2
-    return fewest
+        limit = (limit + least) // 2
+    if not by_place:
+        return fewest
+    found = _ordered(steps, values, max(registers, least), _Fallback.KEPT)
+    return found if found[1] <= max(registers, least) else (list(range(len(steps))), given)
+
+
+class _Fallback(Enum):
+    """What comes first if there are no registers for the step that is due: the first in the given order, the one that adds the fewest
+    registers; or the first in the given order, also if there are enough now, but not for all that follow in that order."""
+
+    PLACE = 0
+    FEWEST = 1
+    KEPT = 2
 
 
 class _Values:
@@ -86,6 +108,21 @@ class _Values:
                 self.uses[now[value]] += 1
         self.entering = sum(self.sizes[one] for one in entering)
 
+    @cached_property
+    def live(self) -> list[int]:
+        """The registers that are live in front of each step in the given order, and behind the last."""
+        uses, live = list(self.uses), [self.entering]
+        for at, read in enumerate(self.reads):
+            live.append(live[-1] + self.grown(at, uses))
+            for one in read:
+                uses[one] -= 1
+        return live
+
+    @cached_property
+    def most(self) -> list[int]:
+        """The most registers that are live in front of a step or later, in the given order."""
+        return list(accumulate(reversed(self.live), max))[::-1]
+
     def grown(self, at: int, uses: Sequence[int]) -> int:
         """By how many registers the live ones grow with a step."""
         grown = 0
@@ -98,7 +135,9 @@ class _Values:
         return grown
 
 
-def _ordered(steps: Sequence[Step], values: _Values, registers: int) -> tuple[list[int], int]:
+def _ordered(
+    steps: Sequence[Step], values: _Values, registers: int, fallback: _Fallback
+) -> tuple[list[int], int]:
     """The order with loads as early as this number of registers permits, and the most registers that are live."""
     count = len(steps)
     after, before = _dependences(steps)
@@ -110,10 +149,18 @@ def _ordered(steps: Sequence[Step], values: _Values, registers: int) -> tuple[li
     live = most = values.entering
     ready = _Ready(steps, values, due, after, before)
     order: list[int] = []
+    place = 0
     while len(order) < count:
         at = ready.due_first()
-        if live + values.grown(at, uses) > registers:
-            at = ready.with_fewest()
+        needed = live + values.grown(at, uses)
+        if fallback is _Fallback.KEPT:
+            while ready.done[place]:
+                place += 1
+            # what is live now beyond the given order, on top of what that order needs
+            needed += values.most[place] - values.live[place]
+        if needed > registers:
+            few = ready.with_fewest() if fallback is _Fallback.FEWEST else ready.at_first_place()
+            at = at if few is None else few
         live += values.grown(at, uses)
         most = max(most, live)
         for one in values.reads[at]:
@@ -154,7 +201,18 @@ class _Ready:
                 self.waits_for[later].append(at)
         self.done = [False] * len(steps)
         self.open = [False] * len(steps)
-        self.first: list[tuple[float, int]] = []
+        self.steps = steps
+        #: Those whose results are there, by unit; those that wait for results, with the clock at which they are there; and all, in
+        #: the order in which they are due and in the given one.
+        self.first: dict[str, list[tuple[float, int]]] = {step.unit: [] for step in steps}
+        self.later: list[tuple[float, int]] = []
+        self.all: list[tuple[float, int]] = []
+        self.placed: list[int] = []
+        #: The clock, when units are free, and when operands are there.
+        self.now = 0.0
+        self.free = dict.fromkeys(self.first, 0.0)
+        self.busy = {step.unit: step.busy for step in steps}
+        self.there = [0.0] * len(steps)
         self.few: tuple[list[tuple[float, int]], ...] = [], [], [], []
         #: For each step, how many wait for its results, and how many of these for nothing else.
         self.enabled = [0] * len(steps)
@@ -168,7 +226,9 @@ class _Ready:
 
     def _add(self, at: int) -> None:
         self.open[at] = True
-        heapq.heappush(self.first, (self.due[at], at))
+        heapq.heappush(self.later, (self.there[at], at))
+        heapq.heappush(self.all, (self.due[at], at))
+        heapq.heappush(self.placed, at)
         rank = self._rank(at)
         heapq.heappush(self.few[rank], (self.ends[at] if rank else self.due[at], at))
 
@@ -187,21 +247,49 @@ class _Ready:
             heapq.heappush(self.few[self._rank(at)], (self.ends[at], at))
 
     def due_first(self) -> int:
-        while self.done[self.first[0][1]]:
-            heapq.heappop(self.first)
-        return self.first[0][1]
+        """The one that is due first of those whose operands are there and whose units are free, at the first clock at which there is
+        one. A wait does not come before what is due earlier."""
+        while self.done[self.all[0][1]]:
+            heapq.heappop(self.all)
+        first = self.all[0][1]
+        if self.steps[first].unit == WAIT:
+            return first
+        while True:
+            while self.later and self.later[0][0] <= self.now:
+                at = heapq.heappop(self.later)[1]
+                heapq.heappush(self.first[self.steps[at].unit], (self.due[at], at))
+            clock, found = float("inf"), (True, float("inf"), -1)
+            for unit, heap in self.first.items():
+                while heap and self.done[heap[0][1]]:
+                    heapq.heappop(heap)
+                if heap and unit != WAIT:
+                    clock = min(clock, self.free[unit])
+                    if self.free[unit] <= self.now:
+                        found = min(found, (self.busy[unit] == 1, *heap[0]))
+            if found[2] >= 0:
+                return found[2]
+            self.now = min(clock, self.later[0][0] if self.later else clock)
 
-    def with_fewest(self) -> int:
+    def at_first_place(self) -> int:
+        while self.done[self.placed[0]]:
+            heapq.heappop(self.placed)
+        return self.placed[0]
+
+    def with_fewest(self) -> int | None:
         for heap in self.few:
             while heap and self.done[heap[0][1]]:
                 heapq.heappop(heap)
             if heap:
                 return heap[0][1]
-        return self.due_first()
+        return None
 
     def issued(self, at: int) -> None:
         self.done[at] = True
-        for later in self.after[at]:
+        step = self.steps[at]
+        issued = max(self.now, self.there[at], self.free[step.unit])
+        self.now, self.free[step.unit] = issued + 1, issued + step.busy
+        for later, true in self.after[at].items():
+            self.there[later] = max(self.there[later], issued + (step.latency if true else 1))
             self.before[later] -= 1
             if not self.before[later]:
                 self._add(later)

@@ -20,10 +20,11 @@ __all__ = ["Rewriter", "Rewritten"]
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """``kernel``: another kernel that computes the same; ``origins``: for each of its instructions the one that it was made of,
-    ``None`` for further ones."""
+    ``None`` for further ones; ``straight``: the instructions of loops of which several iterations became straight code."""
 
     kernel: Function
     origins: tuple[Instruction | None, ...]
+    straight: frozenset[Instruction] = frozenset()
 
 
 class Rewriter(ABC):
@@ -35,6 +36,7 @@ class Rewriter(ABC):
         self.lines: list[str] = []
         self.origins: list[Instruction | None] = []
         self.declared: list[str] = []
+        self.straight: set[Instruction] = set()
         self.ends: dict[int, list[str]] = {}
         for label, index in kernel.labels.items():
             self.ends.setdefault(index, []).append(f"{self.names.labels[label]}:")
@@ -64,7 +66,7 @@ class Rewriter(ABC):
             written = parse(text, path=kernel.module.path)[kernel.name]
         except EngineError as error:
             raise NotRun(f"its PTX cannot be rewritten: {error.message}") from None
-        return Rewritten(written, tuple(self.origins))
+        return Rewritten(written, tuple(self.origins), frozenset(self.straight))
 
     def labels(self, index: int) -> None:
         """Adds the labels in front of an instruction."""

@@ -160,6 +160,8 @@ class Straight:
             if product is None:
                 return None
             return product if root == "mul" else self._added(product, given[2], target, item)
+        if alone and root in ("shr", "cvt", "mul"):
+            return self._folded(root, words, constants)
         if alone and root in ("and", "or", "xor") and len(given) == 2:
             first, second = constants
             return "", {"and": first & second, "or": first | second, "xor": first ^ second}[root]
@@ -169,6 +171,23 @@ class Straight:
             (name, offset), *_ = (one for one in given if one[0])
             if not (self.bits.get(name, -1) & constants[0] or offset):
                 return name, constants[0]
+        return None
+
+    @staticmethod
+    def _folded(root: str, words: list[str], given: list[int]) -> _Sum | None:
+        """The result of a shift to the right, of a conversion, or of a multiplication with a result of twice as many bits."""
+        bits = int(words[-1][1:])
+        first, *rest = given = [value % (1 << bits) for value in given]
+        if words[-1][0] == "s":
+            first, *rest = given = [value - (value >> bits - 1 << bits) for value in given]
+        if root == "shr" and len(words) == 1 and words[-1][0] != "b":
+            return "", first >> min(rest[0] % (1 << bits), bits - 1) if words[-1][0] == "s" else first >> min(
+                rest[0], 63
+            )
+        if root == "cvt" and len(words) == 2 and words[0] in _INTEGERS:
+            return "", first
+        if root == "mul" and words[0] == "wide" and len(words) == 2:
+            return "", first * rest[0]
         return None
 
     def _masked(

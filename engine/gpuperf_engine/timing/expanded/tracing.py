@@ -375,12 +375,17 @@ class _Tracing:
         self.lines.append(f"{self.labels[block.index]}:")
         before = len(self.lines)
         items = list(block.instructions)
-        first = items.pop(0) if block.synchronises and self.runs(items[0]) else None
-        of_block = self.code.of_block.get(block.index, [])
-        sites = [(number, self.code.sites[site], site) for number, site in enumerate(of_block)]
-        assert all(
-            site.instruction is None or site.instruction in block.instructions for _, site, _ in sites
-        ), "a site belongs to the block of its instruction"
+        begins = self.code.begins[block.index]
+        at_first = begins == block.index
+        first = items.pop(0) if at_first and block.synchronises and self.runs(items[0]) else None
+        # The first of blocks that are one in the code takes the place for the records of all.
+        of_block = self.code.of_block.get(begins, [])
+        sites = [
+            (number, site, index)
+            for number, index in enumerate(of_block)
+            for site in [self.code.sites[index]]
+            if (at_first if site.instruction is None else site.instruction in block.instructions)
+        ]
         held = {}
         if first is not None:
             # Lanes wait for one another here, so that the block begins behind it; it may overwrite its address.
@@ -389,7 +394,7 @@ class _Tracing:
                     held[number] = self.kept(site, number)
             self.carry_out(first, block)
         if self.code.graph.blocks[block.index].start < self.code.graph.blocks[block.index].end:
-            copies = any(site.space == "copy" for _, site, _ in sites)
+            copies = any(self.code.sites[index].space == "copy" for index in of_block)
             for statement in prologue(block.index, len(of_block), copies):
                 self.line(statement)
         for number, site, index in sites:

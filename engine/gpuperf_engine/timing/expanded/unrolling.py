@@ -1,4 +1,4 @@
-"""Loops of one basic block that an assembler unrolls, as PTX.
+"""Loops without branches that an assembler unrolls, as PTX.
 
 ``ptxas`` makes the iterations of a loop straight code if their number is a constant and they do not load too much.
 
@@ -12,12 +12,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ...flow.blocks import BasicBlock
+from ...flow.blocks import BasicBlock, synchronises
 from ...flow.operands import reads, writes
-from ...isa.effects import INDIRECT_BRANCH, LOAD
+from ...isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    INDIRECT_BRANCH,
+    LOAD,
+    MATRIX,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    REDUCTION,
+    STORE,
+)
 from ...ptx import spell
-from ...ptx.syntax import Immediate, Instruction, Register
-from ...simt.program import Program
+from ...ptx.syntax import Address, Immediate, Instruction, Register
+from ...simt.program import Program, program_of
+from .chains import as_one, chains_of
 from .merging import merges_of
 from .rewriting import Rewriter, Rewritten
 from .straight import Straight
@@ -27,18 +38,24 @@ __all__ = ["TIMES", "unrolled"]
 TIMES = 4
 """Iterations that become one."""
 #: The most instructions of a loop that ptxas 13.0 unrolls, besides its counter: with barriers, with loads from global memory, with
-#: others, and without loads. Measured on loops of one kind for sm_80: 18 multiply-adds, 15 global loads with an addition each, 32
-#: shared ones, 6 multiply-adds with barriers.
-_WITH_BARRIER, _GLOBAL, _SHARED, _ARITHMETIC = 12, 30, 64, 18
+#: others, and without loads. Measured on loops of one kind for sm_80 and sm_86: 18 multiply-adds, 15 global loads with an addition
+#: each, 32 shared ones, 6 multiply-adds with barriers, 16 with barriers and a shared load, 4 asynchronous copies, 8 stores, one
+#: atomic, which counts as five instructions; 8 products and 16 with a load of matrices each, so that they count twice.
+_WITH_BARRIER, _SHARED_WITH_BARRIER, _GLOBAL, _SHARED, _ARITHMETIC = 12, 24, 30, 64, 18
+_COPIES, _STORES = 11, 13
 #: Up to which number of iterations, how many loads a loop may have in all its iterations together that ptxas 13.0 makes straight
 #: code, and the most instructions of all such code, measured on loops of loads with an addition each, and of multiply-adds alone,
 #: for sm_86.
 _LOADS = ((7, 128), (15, 152), (31, 192), (63, 256), (127, 320), (1 << 62, 384))
 _STRAIGHT = 4096
+#: The most words of a load.
+_WORDS = 4
 _SMALLER, _LARGER = frozenset(("lt", "le", "ne")), frozenset(("gt", "ge", "ne"))
 _INVERSE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne"}
 _GOING = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__, "ne": int.__ne__}
 _TYPES = frozenset(("s32", "u32", "s64", "u64"))
+_ATOMICS = frozenset((ATOMIC, REDUCTION))
+_MATRICES = frozenset((MATRIX, MATRIX_LOAD, MATRIX_STORE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +80,14 @@ def unrolled(program: Program) -> Rewritten | None:
     merged = merges_of(program, {}).gone
     found = [
         (block, counted)
-        for block in program.blocks_of(0)
+        for block in map(as_one, chains_of(program))
         if block.instructions and (counted := _counted(block)) is not None
     ]
     starts = [_start(program, block, counted.held) for block, counted in found]
     total = [_trips(counted, start) for (_, counted), start in zip(found, starts)]
     constant = [
-        trips if trips and _straight(block, trips, merged) else 0 for (block, _), trips in zip(found, total)
+        trips if trips and _becomes_straight(program, block, counted, trips, start, merged) else 0
+        for (block, counted), trips, start in zip(found, total, starts)
     ]
     if sum(len(block.instructions) * trips for (block, _), trips in zip(found, constant)) > _STRAIGHT:
         constant = [0] * len(found)
@@ -88,14 +106,15 @@ def unrolled(program: Program) -> Rewritten | None:
 
 
 def _start(program: Program, loop: BasicBlock, register: Register) -> int | None:
-    """The constant that a register holds whenever a loop of one block begins: that of its only definition outside of the loop, which
+    """The constant that a register holds whenever a loop begins: that of its only definition outside of the loop, which
     also comes before each further time that the loop is entered."""
     defined: dict[Register, list[tuple[BasicBlock, Instruction]]] = {}
     for block in program.blocks_of(0):
         for item in block.instructions:
             for one in writes(item):
                 defined.setdefault(one, []).append((block, item))
-    outside = [pair for pair in defined.get(register, ()) if pair[0] is not loop]
+    inside = frozenset(loop.instructions)
+    outside = [pair for pair in defined.get(register, ()) if pair[1] not in inside]
     if len(outside) != 1 or _returns(program, loop, outside[0][0]):
         return None
     seen: set[Instruction] = set()
@@ -114,7 +133,7 @@ def _start(program: Program, loop: BasicBlock, register: Register) -> int | None
 
 
 def _returns(program: Program, loop: BasicBlock, without: BasicBlock) -> bool:
-    """Whether a loop of one block may be entered again without a block in between."""
+    """Whether a loop may be entered again without a block in between."""
     seen, left = {loop.index}, [loop]
     while left:
         for at in left.pop().successors:
@@ -146,29 +165,76 @@ def _trips(counted: _Counted, start: int | None) -> int:
     return 0
 
 
-def _straight(block: BasicBlock, trips: int, merged: Collection[Instruction]) -> bool:
+def _becomes_straight(
+    program: Program,
+    block: BasicBlock,
+    counted: _Counted,
+    trips: int,
+    start: int | None,
+    merged: Collection[Instruction],
+) -> bool:
     """Whether the iterations of a loop become straight code. ``merged``: loads that others include."""
     items = [item for item in block.instructions if item not in merged]
-    loads = sum(item.effect is LOAD and item.form.space not in ("param", "const") for item in items)
+    loads = sum(map(_loads, items)) * trips
     allowed = next(most for last, most in _LOADS if trips <= last)
-    return loads * trips <= allowed and len(items) * trips <= _STRAIGHT
+    if loads <= allowed:
+        return len(items) * trips <= _STRAIGHT
+    if loads > _WORDS * allowed or len(items) * trips > 2 * _STRAIGHT:
+        return False
+    # Loads of several iterations may be one.
+    writer = _Writer(program.kernel)
+    writer.loops = {block.instructions[0].index: (block, replace(counted, trips=trips, start=start or 0))}
+    made, inside = writer.written(), frozenset(block.instructions)
+    gone = merges_of(program_of(made.kernel), {}).gone
+    items = [
+        new for new, old in zip(made.kernel.instructions, made.origins) if old in inside and new not in gone
+    ]
+    return sum(map(_loads, items)) <= allowed and len(items) <= _STRAIGHT
+
+
+def _loads(item: Instruction) -> float:
+    """As how many loads an instruction counts among those that may become straight code: measured on loops of one kind for sm_86,
+    of which up to 2 to 32 iterations became straight code."""
+    if item.effect in _ATOMICS:
+        return 4
+    if item.effect is MATRIX_LOAD:
+        return 0.25
+    if item.effect is ASYNC_COPY:
+        return float(any(isinstance(operand, Address) for operand in item.operands))
+    return float(item.effect in (LOAD, STORE) and item.form.space not in ("param", "const"))
 
 
 def _short(block: BasicBlock, merged: Collection[Instruction]) -> bool:
     items = [item for item in block.instructions if item not in merged]
-    if any(item.effect.is_barrier for item in items):
-        return len(items) <= _WITH_BARRIER
-    loads = [item.form.space for item in items if item.effect is LOAD]
+    loads = {
+        "shared" if item.effect is MATRIX_LOAD else item.form.space
+        for item in items
+        if item.effect in (LOAD, MATRIX_LOAD)
+    }
+    effects = [item.effect for item in items]
+    size = len(items) + effects.count(MATRIX) + 4 * sum(effect in _ATOMICS for effect in effects)
+    if any(effect.is_barrier for effect in effects):
+        return size <= (_SHARED_WITH_BARRIER if "shared" in loads else _WITH_BARRIER)
+    if ASYNC_COPY in effects:
+        return size <= _COPIES
+    if not loads and any(effect is STORE or effect in _ATOMICS for effect in effects):
+        return size <= _STORES
     limit = _ARITHMETIC + 3
     if "shared" in loads:
         limit = _SHARED
     elif loads:
         limit = _GLOBAL + 4
-    return len(items) <= limit
+    return size <= limit
+
+
+def _exchanges(item: Instruction) -> bool:
+    """Whether lanes exchange values, or wait for one another, but in products of matrices: ptxas 13.0 unrolls no loop with such an
+    instruction."""
+    return synchronises(item) and item.effect not in _MATRICES
 
 
 def _counted(block: BasicBlock) -> _Counted | None:
-    """The counter of a loop of one block; ``None`` if it has none, or must not be unrolled."""
+    """The counter of a loop; ``None`` if it has none, or must not be unrolled."""
     last = block.instructions[-1]
     if (
         block.kind != "branch"
@@ -177,7 +243,7 @@ def _counted(block: BasicBlock) -> _Counted | None:
         or not block.counted
     ):
         return None
-    if block.successors[0] != block.index or last.pragmas or block.synchronises:
+    if block.successors[0] != block.index or last.pragmas or any(map(_exchanges, block.instructions)):
         return None
     if any(block.guard.register in reads(item) for item in block.instructions[:-1]):
         return None
@@ -266,11 +332,11 @@ class _Writer(Rewriter):
         guard = block.guard
         assert guard is not None
         if counted.trips:
-            self.straight(block, counted.trips, keep=guard.register in block.live_out, counted=counted)
+            self.copies(block, counted.trips, keep=guard.register in block.live_out, counted=counted)
             return
         if counted.whole:
             self.lines.append(f"{start}:")
-            self.straight(block, TIMES, keep=True)
+            self.copies(block, TIMES, keep=True)
             self.line(
                 f"@{'!' if guard.negated else ''}{names.register(guard.register)} bra {start};",
                 block.instructions[-1],
@@ -281,7 +347,7 @@ class _Writer(Rewriter):
         test(enough)
         self.made(f"@!{enough} bra {rest};")
         self.lines.append(f"{start}:")
-        self.straight(block, TIMES, keep=True)
+        self.copies(block, TIMES, keep=True)
         leave = f"@{'' if guard.negated else '!'}{names.register(guard.register)} bra {after};"
         test()
         self.made(f"@{enough} bra {start};")
@@ -294,7 +360,7 @@ class _Writer(Rewriter):
         names.at[entry] = known
         self.lines.append(f"{after}:")
 
-    def straight(self, block: BasicBlock, times: int, keep: bool, counted: _Counted | None = None) -> None:
+    def copies(self, block: BasicBlock, times: int, keep: bool, counted: _Counted | None = None) -> None:
         """``times`` iterations without their branches; without their tests, but for the last one if it is to be kept. ``counted``: the
         counter, if it is a constant in front of them."""
         guard, last = block.guard, block.instructions[-1]
@@ -305,6 +371,7 @@ class _Writer(Rewriter):
         if counted is not None:
             code.start(counted.held, counted.start)
         body = block.instructions[:-1]
+        self.straight.update(body)
         without = [item for item in body if writes(item) != (guard.register,)]
         for number in range(times):
             code.run(body if keep and number == times - 1 else without)

@@ -1,0 +1,75 @@
+"""Which loops are unrolled, against the machine code of an assembler."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.sass.assemble import assemble
+from gpuperf_engine.sass.disassemble import disassemble
+from gpuperf_engine.simt.program import program_of
+from gpuperf_engine.timing.expanded.unrolling import unrolled
+from tests.support import needs_assembler
+
+from .rewritten import kernel, looped
+
+PRODUCT = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {sums}, {{%r10, %r11, %r12, %r13}}, {{%r14, %r15}}, {sums};"
+LOADED = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r5];"
+
+
+def of_kind(kind: str, count: int) -> str:
+    """So many instructions of one kind, with what keeps them."""
+    lines = {
+        "products": [PRODUCT.format(sums=f"{{%f{4 * (at % 4)}, %f{4 * (at % 4) + 1}, %f{4 * (at % 4) + 2}, %f{4 * (at % 4) + 3}}}")
+                     for at in range(count)],
+        "loads of matrices": [LOADED + PRODUCT.format(sums="{%f0, %f1, %f2, %f3}") + "add.u32 %r5, %r5, 16;" for _ in range(count)],
+        "exchanges": [f"shfl.sync.bfly.b32 %r10, %r9, {at % 5 + 1}, 31, -1; add.u32 %r9, %r9, %r10;" for at in range(count)],
+        "waits of lanes": ["add.f32 %f0, %f0, %f1; bar.warp.sync -1;"] * count,
+        "barriers": ["ld.shared.f32 %f1, [%r5]; bar.sync 0;", *["fma.rn.f32 %f0, %f0, %f1, %f2;"] * count,
+                     "st.shared.f32 [%r5], %f0; bar.sync 0;"],
+        "copies": [*[f"cp.async.ca.shared.global [%r5+{16 * at}], [%rd0+{16 * at}], 16;" for at in range(count)],
+                   "cp.async.commit_group; add.u32 %r5, %r5, 16; add.s64 %rd0, %rd0, 512;"],
+        "stores": [*[f"st.global.f32 [%rd0+{4 * at}], %f{at % 16};" for at in range(count)], "add.s64 %rd0, %rd0, 512;"],
+        "atomics": [*[f"red.global.add.u32 [%rd0+{4 * at}], %r9;" for at in range(count)], "add.s64 %rd0, %rd0, 512;"],
+    }  # fmt: skip
+    return "\n".join(lines[kind])
+
+
+OPCODES = {
+    "products": "HMMA", "loads of matrices": "LDSM", "exchanges": "SHFL", "waits of lanes": "FADD", "barriers": "FFMA",
+    "copies": "LDGSTS", "stores": "STG", "atomics": "RED",
+}  # fmt: skip
+
+
+@needs_assembler
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("products", [(1, 64), (16, 8), (64, 2), (2, 0), (8, 0), (10, 0), (24, 0)]),
+        ("loads of matrices", [(1, 16), (4, 64), (16, 8), (2, 0), (8, 0), (24, 0)]),
+        ("exchanges", [(1, 2), (4, 16), (1, 0), (8, 0)]),
+        ("waits of lanes", [(1, 2), (8, 16), (2, 0)]),
+        ("barriers", [(2, 4), (1, 0), (6, 0), (32, 0)]),
+        ("copies", [(1, 8), (8, 16), (2, 0), (4, 0), (6, 0), (8, 0)]),
+        ("stores", [(1, 16), (8, 16), (1, 0), (8, 0), (10, 0), (24, 0)]),
+        ("atomics", [(1, 8), (4, 8), (8, 8), (16, 4), (1, 0), (2, 0), (4, 0)]),
+    ],
+)
+def test_loops_are_unrolled_as_by_the_assembler(kind: str, sizes: list[tuple[int, int]]) -> None:
+    """Loops of instructions of one kind: their number and that of iterations, which 0 leaves open."""
+    for count, trips in sizes:
+        body = of_kind(kind, count) + "add.s32 %r2, %r2, 1;"
+        test = f"setp.lt.s32 %p1, %r2, {trips or '%r1'};"
+        before = "mov.u32 %r2, 0; mov.u32 %r5, tile; mov.u32 %r9, %r0; .reg .f32 %f<16>;"
+        after = (
+            "".join(f"st.global.f32 [%rd1+{128 * at}], %f{at};" for at in range(16))
+            + "st.global.u32 [%rd1+4096], %r9;"
+        )
+        source = kernel(looped(body, test, before, after)).replace(".reg .f32 %f<8>;", "")
+        entry = ge.parse(source, path="k.ptx")["k"]
+        listing = disassemble(assemble(entry, "sm_86"))
+        theirs = sum(item.base == OPCODES[kind] for item in listing.instructions)
+        made = unrolled(program_of(entry))
+        if kind == "stores":
+            theirs -= 17  # behind the loop
+        assert (made is not None) == (theirs > count), (kind, count, trips, theirs)

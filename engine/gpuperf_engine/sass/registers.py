@@ -50,6 +50,8 @@ _NO_RESULT = frozenset([
 _FRAGMENTS = {"16dp128bit": 2, "16dp256bit": 4}
 #: Operands that name registers: the shared memory of a matrix, an address of tensor memory, an instruction descriptor.
 _DESCRIBED = re.compile(r"(gdesc|tmem|idesc)\[(UR\d+)")
+#: Jumps to the next instruction plus a distance.
+_INDIRECT = frozenset(["BRX", "BRXU", "JMX", "JMXU"])
 _SETS = frozenset(
     ["ISETP", "FSETP", "DSETP", "HSETP2", "PSETP", "PLOP3", "UISETP", "UPLOP3", "UPSETP", "UFSETP", "CSETP"]
 )
@@ -101,6 +103,8 @@ def accesses_of(item: Decoded) -> Accesses:
 def _accesses(text: str) -> Accesses:
     item = Decoded("", "", 0, text, 0, 0)
     base, operands = item.base, [read_operand(text) for text in item.operands]
+    if base in _INDIRECT:  # ``R10 -0x2d0``: the distance from the next instruction is the sum of both
+        operands[:1] = [read_operand(item.operands[0].split()[0])]
     results = _results(base, operands)
     reads: list[int] = []
     writes: list[int] = []

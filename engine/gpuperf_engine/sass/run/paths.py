@@ -271,7 +271,7 @@ class _Walk:
         opened = [region.name for region in state.regions]
         if item.opcode in ("BMOV.32", "BMOV.32.CLEAR") and not item.predicate:
             return _moved(item, state)
-        if item.base in ("BMOV", "JMX", "BRXU", "JMXU"):
+        if item.base in ("BMOV", "JMX", "JMXU"):
             raise NotRun(f"{item.base} is not known here")
         if item.base != "BSSY":
             return state

@@ -542,7 +542,7 @@ class Translator:
         if base in ("BRA", "JMP", "CALL"):
             self.branch(node, item)
             return True
-        if base == "BRX":
+        if base in ("BRX", "BRXU"):
             self.indirect(node, item)
             return True
         return False
@@ -669,7 +669,7 @@ class Translator:
         """``BRX R2 -0x120``: jumps to the address of the next instruction plus both."""
         to = self.to
         if to.guard:
-            raise NotRun("a guarded BRX")
+            raise NotRun(f"a guarded {item.base}")
         words = item.operands[0].split()
         register = read_operand(words[0])
         if not isinstance(register, Register) or len(words) != 2:

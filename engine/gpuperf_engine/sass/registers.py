@@ -37,6 +37,8 @@ IMAGES = frozenset(["TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SUATOM", "SURE
 #: Fetches, whose results are in two operands.
 _FETCHES = frozenset(["TEX", "TLD", "TLD4", "TXD", "TXQ"])
 _SHAPE = re.compile(r"(ARRAY_)?([123])D(_ARRAY)?$")
+#: The halves of the register of a program counter (``RPCMOV``) have numbers that no uniform register has.
+_HALVES = {"Rpc.LO": PREDICATES - 2, "Rpc.HI": PREDICATES - 1}
 _ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
 
 _NO_RESULT = frozenset([
@@ -118,6 +120,9 @@ def _accesses(text: str) -> Accesses:
             _predicate(operand, writes)
         elif isinstance(operand, Register) and not operand.is_zero:
             writes += _numbers(operand, _result_width(item, place))
+    for place, text in enumerate(item.operands):
+        if text in _HALVES:
+            (reads if place else writes).append(_HALVES[text])
     slot = 0
     for place, operand in enumerate(operands):
         if place in results:

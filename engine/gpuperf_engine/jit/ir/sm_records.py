@@ -164,6 +164,14 @@ class Image:
     FETCH, STORE, ATOMIC = 1, 2, 4
 
 
+class Signal:
+    """Bits of the argument of an instruction that signals an mbarrier: each lane arrives, if ``TIMES`` as often as its value says;
+    it expects as many bytes as its value says, or ``ONE``; or, if ``COMPLETES``, these have come; if ``DROPS``, fewer arrivals are
+    expected from the next phase on; ``RETURNS``: its result is the state."""
+
+    ARRIVES, TIMES, BYTES, ONE, COMPLETES, DROPS, RETURNS = 1, 2, 4, 8, 16, 32, 64
+
+
 class Tensor:
     """Bits of the argument of a ``tcgen05`` instruction: for both CTAs of a pair (``MULTICAST``: of a ``commit``, for those of a
     mask), ``.ws``, whether A or B are not read from shared memory, and ``LONG``: whether bit 31 of the instruction descriptor can say
@@ -310,8 +318,8 @@ class Copy(Record):
 class Mbarrier(Record):
     """An mbarrier: ``COUNT`` arrivals per phase, of which ``PENDING`` are left, with ``EXPECTED`` bytes; ``READY``: the time of the
     latest signal of the phase. ``PHASE``: its number; ``DONE``: when the last even and the last odd phase completed. ``TOKENS``: by
-    warp, the parity of the phase of its last arrival. ``BY``: the position of the instruction that determined ``READY``, ``DONE_BY``
-    of that which determined ``DONE``."""
+    warp, the parity of the phase of its last arrival that returned a state. ``BY``: the position of the instruction that determined
+    ``READY``, ``DONE_BY`` of that which determined ``DONE``."""
 
     COUNT = U64(0)
     PENDING = U64(8)

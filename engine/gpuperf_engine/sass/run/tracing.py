@@ -75,7 +75,7 @@ class _Tracing(Translator):
         self.both = bool(self.needed.left) or (reads_shared and any(item.base in COPIES for item in items))
         self.both &= bool(self.needed.spaces)
         #: Whether warps may exchange needed values in shared memory with mbarriers, for which the trace does not wait.
-        self.passes_on = reads_shared and any(item.base in ("SYNCS", "ARRIVES") for item in items)
+        self.passes_on = reads_shared and any(item.base == "SYNCS" for item in items)
         self.sites: list[Site] = []
         self.of_block: dict[int, list[int]] = {}
         for block in graph.blocks:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import ALIGNED, EITHER, FRACTION, NONE, Image, Kind, Op, Tensor
+from ...jit.ir.sm_records import ALIGNED, EITHER, FRACTION, NONE, Image, Kind, Op, Signal, Tensor
 from ...jit.ir.sm_records import Block as BlockRecord
 from ...machines.expansion import expansion_of
 from ..graph import Graph
@@ -57,6 +57,14 @@ _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
 _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
+#: What a lane signals to an mbarrier: its arrivals (A) and transactions (T), each none, one, or by a register.
+_SIGNALS = {
+    "A1T0": Signal.ARRIVES,
+    "ART0": Signal.ARRIVES | Signal.TIMES,
+    "A0TR": Signal.BYTES,
+    "A0TX": Signal.BYTES | Signal.COMPLETES,
+    "A0T1": Signal.ONE,
+}
 #: Instructions on tensor memory, besides products.
 _TENSOR = TENSOR_PRODUCTS | {"UTCCP", "UTCSHIFT", "UTCBAR", "UTCATOMSWS", "LDTM", "STTM"}
 #: Sectors of a line that a prefetch size has.
@@ -373,16 +381,38 @@ def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | N
     if base in COPIES:
         return Kind.TRANSFER, 1, 0
     if base == "ARRIVES":
-        return Kind.COPIES_SIGNAL, 1, 0
+        return Kind.COPIES_SIGNAL, 1, _signal_of(item)
     if base in ("STAS", "REDAS"):
-        return Kind.DATA_SIGNAL, numbers.latencies["shared"], 1
+        return Kind.DATA_SIGNAL, numbers.latencies["shared"], Signal.BYTES | Signal.COMPLETES
     if base == "SYNCS" and words[1] in _TOLD:
-        kind = _TOLD[words[1]]
-        if kind == Kind.SIGNAL and "A1T0" not in words:
-            kind = Kind.EXPECT
-        # the argument: 1 if nothing arrives
-        return kind, numbers.latencies["shared"], int(kind == Kind.EXPECT and "A0TR" in words)
+        kind, how = _TOLD[words[1]], 0
+        if kind == Kind.SIGNAL:
+            how = _signal_of(item)
+            kind = Kind.EXPECT if how & (Signal.BYTES | Signal.ONE) else kind
+        return kind, numbers.latencies["shared"], how
     return None
+
+
+def _signal_of(item: Decoded) -> int:
+    """What an instruction (``SYNCS.ARRIVE`` or ``ARRIVES``) signals to an mbarrier, as bits of ``Signal``. Raises ``NotRun`` for an
+    unknown one.
+
+    ``ptxas`` writes ``A1T0`` for ``mbarrier.arrive``, ``ART0`` with a count, nothing with ``expect_tx``; ``A0TR`` for ``expect_tx``,
+    ``A0TX`` for ``complete_tx``. For ``cp.async.mbarrier.arrive`` it expects one transaction more (``A0T1``), which ``TRANSCNT``
+    completes with the copies; ``ARVCNT``, of ``.noinc``, is an arrival.
+    """
+    words = item.opcode.split(".")
+    if item.base == "ARRIVES":
+        return Signal.ONE | Signal.COMPLETES if "TRANSCNT" in words else Signal.ARRIVES
+    effects = [effect for word, effect in _SIGNALS.items() if word in words]
+    if (
+        not {*words} <= _SIGNALS.keys() | {"SYNCS", "ARRIVE", "TRANS64", "RED", "TMASK", "OPTOUT"}
+        or len(effects) > 1
+    ):
+        raise NotRun(f"{item.opcode} is not known here")
+    returns = "RED" not in words and bool(accesses_of(item).writes)
+    how = effects[0] if effects else Signal.ARRIVES | Signal.BYTES
+    return how | Signal.DROPS * ("OPTOUT" in words) | Signal.RETURNS * returns
 
 
 def _of_tensor_memory(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:

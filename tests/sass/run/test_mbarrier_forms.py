@@ -64,7 +64,7 @@ def launched(text: str, ctas: int = 1) -> tuple[ge.Profile, np.ndarray]:
 
 
 def check(text: str, architecture: str, machine: str, expected: np.ndarray, ctas: int = 1) -> ge.Estimate:
-    """Checks values and machine code. Returns the simulated time."""
+    """Checks values and machine code, and that phases end in the simulations. Returns the time of that of machine code."""
     profile, found = launched(text, ctas)
     assert np.array_equal(found[..., 0], np.broadcast_to(expected, (ctas, THREADS)))
     code = counted_code(profile, architecture)
@@ -72,6 +72,9 @@ def check(text: str, architecture: str, machine: str, expected: np.ndarray, ctas
     assert not any("not run" in note or "differ" in note for note in code.notes), code.notes
     time = ge.estimate(profile, machine, model="simulation")
     assert time.model == "simulation", time.notes
+    if int(architecture[3:]) >= 90 and "noComplete" not in text:
+        expanded = ge.estimate(profile, machine, model="simulation-expanded")
+        assert expanded.model == "simulation-expanded", expanded.notes
     return time
 
 

@@ -115,7 +115,8 @@ class Change:
 
 
 class Kind:
-    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``,
+    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``;
+    ``NAMED_BARRIER`` and ``NAMED_ARRIVE``: at the barrier that the stream names, from here on some have words in the stream;
     ``TRANSFER``: a bulk or tensor copy; from ``TENSOR`` on, ``tcgen05``: products, copies to tensor memory, ``commit``, loads and
     stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; ``IMAGE``: a texture or surface; from ``INIT`` on, operations on
     mbarriers, the last: ``st.async`` and ``red.async``."""
@@ -131,6 +132,8 @@ class Kind:
         MATRIX_WAIT,
         CLUSTER_ARRIVE,
         CLUSTER_WAIT,
+        NAMED_BARRIER,
+        NAMED_ARRIVE,
         TRANSFER,
         TENSOR,
         TENSOR_COPY,
@@ -155,7 +158,7 @@ class Kind:
         TEST,
         COPIES_SIGNAL,
         DATA_SIGNAL,
-    ) = range(34)
+    ) = range(36)
 
 
 class Image:

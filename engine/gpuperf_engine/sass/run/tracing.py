@@ -19,6 +19,7 @@ from ..assemble import Assembly
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..registers import COPIES, described_by
+from .accesses import barrier_values
 from .asynchronous import (
     COORDINATES,
     HIGH,
@@ -29,6 +30,7 @@ from .asynchronous import (
     copy_fields,
     data_bytes,
     following,
+    names_barrier,
     recorded,
     without_waiting,
 )
@@ -132,6 +134,13 @@ class _Tracing(Translator):
         to, space = self.to, self.sites[site].space
         if space == "copy":
             self.record_copy(item, number)
+            return
+        if names_barrier(item):
+            name, *counts = barrier_values(item, to)
+            held = to.r("mov.b32", OFF)
+            warps = to.r("shr.u32", counts[0], 5) if counts else "0"
+            to.do(f"bfi.b32 {held}, {warps}, {name}, 4, 28")
+            to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {held}")
             return
         if space == "word":
             described = described_by(item.operands[operand])

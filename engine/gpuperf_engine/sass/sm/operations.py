@@ -26,6 +26,7 @@ from ..registers import (
     accesses_of,
     fragment_of,
 )
+from ..run.asynchronous import names_barrier
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
 from ..run.writer import NotRun
@@ -190,7 +191,7 @@ class Operations:
     @property
     def has_barrier(self) -> bool:
         """Whether warps wait for one another at one of the 16 barriers of their CTA."""
-        return bool((self.counted(Op.KIND, np.uint16) == Kind.BARRIER).any())
+        return bool(np.isin(self.counted(Op.KIND, np.uint16), (Kind.BARRIER, Kind.NAMED_BARRIER)).any())
 
     def change(self, changed: Mapping[int, int]) -> None:
         """Sets the changes (``Change``) of instructions, by position, and clears all others."""
@@ -466,7 +467,9 @@ def shape_of(item: Decoded) -> tuple[int, int]:
 
 def _barrier(item: Decoded) -> tuple[int, int, int]:
     """The kind, the latency and the argument of a barrier: its number, plus 16 times the number of warps that it waits for; 0 warps:
-    all of the CTA that have not ended."""
+    all of the CTA that have not ended. The trace records a barrier that registers name."""
+    if names_barrier(item):
+        return (Kind.NAMED_ARRIVE if "ARV" in item.opcode else Kind.NAMED_BARRIER), 1, 0
     values = [one.value or 0 for one in map(read_operand, item.operands) if isinstance(one, Immediate)]
     number = values[0] & 15 if values else 0
     warps = values[1] // 32 if len(values) > 1 else 0

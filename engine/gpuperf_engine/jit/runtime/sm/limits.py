@@ -77,7 +77,7 @@ def sm_words_fit(most: Limits, kind: int, place: int) -> int:
         return sm_signals_fit(most, place)
     if kind == Kind.TRANSFER:
         return sm_copy_fits(most, place)
-    if kind == Kind.TENSOR or kind == Kind.ALLOCATE or kind == Kind.IMAGE:
+    if kind == Kind.TENSOR or kind == Kind.ALLOCATE or kind == Kind.IMAGE or kind < Kind.TRANSFER:
         place += 4
     elif kind >= Kind.SHARED and kind != Kind.SHUFFLE:
         if kind == Kind.COPY:
@@ -104,7 +104,7 @@ def sm_fits(most: Limits) -> int:
         last = load64(block + 8)
         while op < last:
             kind = op.KIND
-            if kind >= Kind.TRANSFER:
+            if kind >= Kind.NAMED_BARRIER:
                 place = sm_words_fit(most, kind, place)
                 if place == 0:
                     return 0

@@ -216,6 +216,56 @@ def test_arrivals_at_another_cta_with_counts(form: str, architecture: str, machi
     check(kernel(body, count, "8.7", "sm_90", cluster=2), architecture, machine, OPPOSITE, ctas=4)
 
 
+#: Reductions, with what they make of 7 and the number of the thread.
+SUMS = {
+    "add.u32": 7 + np.arange(THREADS),
+    "add.s32": 7 + np.arange(THREADS),
+    "min.s32": np.minimum(7, np.arange(THREADS)),
+    "max.u32": np.maximum(7, np.arange(THREADS)),
+    "inc.u32": np.where(np.arange(THREADS) <= 7, 0, 8),
+    "dec.u32": np.where(np.arange(THREADS) < 7, np.arange(THREADS), 6),
+    "and.b32": 7 & np.arange(THREADS),
+    "or.b32": 7 | np.arange(THREADS),
+    "xor.b32": 7 ^ np.arange(THREADS),
+    "add.u64": 7 + np.arange(THREADS),
+}
+
+
+@pytest.mark.parametrize(("architecture", "machine"), NEW)
+@pytest.mark.parametrize("form", [*SUMS, "copy"])
+def test_data_that_signals_an_mbarrier_of_another_cta(form: str, architecture: str, machine: str) -> None:
+    """Each thread changes a word of 7, or 64 bits of it, in the other CTA; or a thread copies all words there."""
+    wide = "64" in form
+    size = THREADS * (8 if wide else 4)
+    body = (
+        "mov.u32 %r12, %cluster_ctarank; xor.b32 %r12, %r12, 1; mapa.shared::cluster.u32 %r13, %r2, %r12;\n"
+        f"mad.lo.u32 %r14, %r1, {8 if wide else 4}, %r3; xor.b32 %r15, %r1, 63; mad.lo.u32 %r15, %r15, {8 if wide else 4}, %r3;\n"
+        f"cvt.u64.u32 %q7, %r1; mov.u64 %q8, 7; mov.u32 %r7, 7; add.u32 %r18, %r1, 100;\n"
+        f"@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [bar], {size};\n"
+    )
+    if form == "copy":
+        body += (
+            "st.shared.u32 [%r14], %r18; fence.proxy.async.shared::cta; bar.sync 0; add.u32 %r16, %r3, 256; add.u32 %r15, %r15, 256;\n"
+            "mapa.shared::cluster.u32 %r17, %r16, %r12;\n@%p1 cp.async.bulk.shared::cluster.shared::cta."
+            f"mbarrier::complete_tx::bytes [%r17], [%r3], {size}, [%r13];\n"
+        )
+    else:
+        body += (
+            f"st.shared.{'u64 [%r14], %q8' if wide else 'u32 [%r14], %r7'}; barrier.cluster.arrive; barrier.cluster.wait;\n"
+            "mapa.shared::cluster.u32 %r17, %r14, %r12;\nred.async.relaxed.cluster.shared::cluster."
+            f"mbarrier::complete_tx::bytes.{form} [%r17], {'%q7' if wide else '%r1'}, [%r13];\n"
+        )
+    body += "L: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [bar], 0;\n@!%p3 bra L;\nmov.u32 %r5, %r15;\n"
+    text = kernel(body, 1, "8.7", "sm_90", cluster=2)
+    profile, found = launched(text, 4)
+    expected = 100 + np.arange(THREADS) if form == "copy" else SUMS[form]
+    assert np.array_equal(found[..., 0], np.broadcast_to(expected[::-1], (4, THREADS)))
+    code = counted_code(profile, architecture)
+    assert "run" in code.ways and not any("not run" in note for note in code.notes), code.notes
+    time = ge.estimate(profile, machine, model="simulation")
+    assert time.model == "simulation", time.notes
+
+
 def copying(arrival: str, count: int) -> str:
     """A thread copies a word; ``arrival``: what follows, before it arrives itself."""
     body = (

@@ -266,6 +266,40 @@ def test_data_that_signals_an_mbarrier_of_another_cta(form: str, architecture: s
     assert time.model == "simulation", time.notes
 
 
+#: By name: how the first warp waits for a phase.
+WAITS = {
+    "none": "",
+    "parity": WAIT.format(label="L", parity=0),
+    "register": "shr.u32 %r10, %r1, 5;\n" + WAIT.format(label="L", parity="%r10"),
+    "state": "mbarrier.arrive.shared.b64 %q5, [bar];\n" + STATE.format(label="L", name="test_wait", hint=""),
+    "second": "mbarrier.arrive.shared.b64 %q5, [bar];\n" + STATE.format(label="L", name="test_wait", hint="")
+    + "mbarrier.arrive.shared.b64 %q5, [bar];\n" + WAIT.format(label="M", parity=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("architecture", "machine"), ALL)
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_warp_works_after_the_one_that_it_waits_for(wait: str, architecture: str, machine: str) -> None:
+    """The second warp works and arrives, the first one waits for it and works: two works, or one at the same time without a wait."""
+    work = "mad.lo.u32 %r9, %r9, %r1, %r6;\n" * 400
+    arrive = "mbarrier.arrive.shared.b64 %q5, [bar];\n"
+    body = (
+        f"setp.lt.u32 %p4, %r1, 32; @%p4 bra FIRST;\n{work}st.shared.u32 [%r4], %r9;\n{arrive * (1 + (wait == 'second'))}bra END;\n"
+        f"FIRST: {WAITS[wait]}ld.shared.u32 %r9, [%r5];\n{work}END:\n"
+    )
+    count = 64 if wait in ("state", "second") else 32
+    if wait == "second":  # the first phase is complete before the works
+        body = body.replace(arrive * 2, arrive).replace(work, arrive + work, 1)
+    whole, none = (
+        ge.estimate(launched(kernel(text, count, "8.0", "sm_80"))[0], machine, model="simulation")
+        for text in (body, "")
+    )
+    assert whole.model == "simulation", whole.notes
+    turns = (whole.cycles - none.cycles) / (4 * 400)
+    # A product takes at least the four clocks of the pipe, and at most six.
+    assert 0.95 < turns < 1.6 if wait == "none" else 2 * 0.95 < turns < 2 * 1.6
+
+
 def copying(arrival: str, count: int) -> str:
     """A thread copies a word; ``arrival``: what follows, before it arrives itself."""
     body = (
@@ -287,6 +321,6 @@ def test_arrivals_with_copies(architecture: str, machine: str) -> None:
     times = [check(text, architecture, machine, opposite).cycles for text in (adding, given)]
     without = ge.estimate(launched(copying("", THREADS))[0], machine, model="simulation").cycles
     latency = numbers_of(load_machine(machine)).latencies["l2"]
-    if int(architecture[3:]) >= 90:
-        assert times[0] == pytest.approx(times[1], rel=0.01)
-        assert min(times) > without + latency / 2
+    # before Hopper, code counts the lanes in order to add to what is pending
+    assert times[0] == pytest.approx(times[1], rel=0.01 if int(architecture[3:]) >= 90 else 0.03)
+    assert min(times) > without + latency / 2

@@ -170,9 +170,10 @@ class Image:
 class Signal:
     """Bits of the argument of an instruction that signals an mbarrier: each lane arrives, if ``TIMES`` as often as its value says;
     it expects as many bytes as its value says, or ``ONE``; or, if ``COMPLETES``, these have come; if ``DROPS``, fewer arrivals are
-    expected from the next phase on; ``RETURNS``: its result is the state."""
+    expected from the next phase on; ``RETURNS``: its result is the state. ``STATE``: it also accesses the state in shared memory,
+    as before Hopper."""
 
-    ARRIVES, TIMES, BYTES, ONE, COMPLETES, DROPS, RETURNS = 1, 2, 4, 8, 16, 32, 64
+    ARRIVES, TIMES, BYTES, ONE, COMPLETES, DROPS, RETURNS, STATE = 1, 2, 4, 8, 16, 32, 64, 128
 
 
 class Tensor:

@@ -7,6 +7,7 @@ implements them by ordinary accesses to their 64-bit state, except for the arriv
 from __future__ import annotations
 
 from ...isa.mbarriers import Mbarrier
+from ..listing import Decoded
 from .operands import Address, Constant, Predicate, Register, read_operand
 from .writer import NotRun, Op, Writer, both, opcodes
 
@@ -70,32 +71,43 @@ def note_phase(op: Op, to: Writer, where: str) -> None:
         to.phases[op.texts[0]] = to.r("add.s32", base, offset or 0)
 
 
-def await_phase(op: Op, to: Writer) -> None:
-    """``LOP3.LUT P0, RZ, R5, 0x80000000, R10, 0x48, !PT`` tests whether a loaded phase is another one than that of a state; with a
-    constant parity, ``0xc0`` whether it is odd, and ``0xc`` whether it is even. A wait counts as one test (``ordering``), so the
-    phase is loaded again here until it succeeds."""
-    loaded = [text for text in op.texts if text.removesuffix(".reuse") in to.phases]
-    tests = _TESTS.intersection(op.texts)
-    if to.guard or len(tests) != 1 or len(loaded) != 1:
-        return
-    states = [
-        item
-        for text, item in zip(op.texts, op.operands)
-        if text != loaded[0]
-        and isinstance(item, (Register, Constant))
-        and not (isinstance(item, Register) and item.is_zero)
-    ]
-    target = read_operand(loaded[0])
+def test_of(item: Decoded, register: str) -> tuple[int, str] | None:
+    """The test of a phase in a register: the function of ``LOP3``, and the text of the state for ``0x48``; ``None`` if it is none.
+
+    ``LOP3.LUT P0, RZ, R5, 0x80000000, R10, 0x48, !PT`` tests whether a loaded phase is another one than that of a state; with a
+    constant parity, ``0xc0`` whether it is odd, and ``0xc`` whether it is even.
+    """
+    texts = [text.removesuffix(".reuse") for text in item.operands]
+    tests = _TESTS.intersection(texts)
+    if item.base != "LOP3" or item.predicate or len(tests) != 1 or texts.count(register) != 1:
+        return None
     (test,) = tests
-    if len(states) != (test == "0x48") or not isinstance(target, Register):
-        raise NotRun(f"{op.item.text} is not known here")
-    held, state = to.name(target), to.word(states[0]) if states else "0"
-    label, after = (f"W{len(to.lines)}{name}" for name in ("", "D"))
-    to.lines.append(f"{label}:")
-    done = to.p("setp.ne.b32", to.r("lop3.b32", held, 1 << 31, state, int(test, 16)), 0)
-    to.lines.append(f"@{done} bra {after};")
-    to.line(f"ld.volatile.shared.b32 {held}, [{to.phases[loaded[0].removesuffix('.reuse')]}]")
-    to.lines += [f"bra {label};", f"{after}:"]
+    states = [
+        text
+        for text in texts
+        if text != register
+        and isinstance(one := read_operand(text), (Register, Constant))
+        and not (isinstance(one, Register) and one.is_zero)
+    ]
+    if len(states) != (test == "0x48"):
+        raise NotRun(f"{item.text} is not known here")
+    return int(test, 16), states[0] if states else ""
+
+
+def await_phase(op: Op, to: Writer) -> None:
+    """A wait counts as one test (``ordering``), so at a test of a phase the phase is loaded again until it succeeds."""
+    for loaded in {text.removesuffix(".reuse") for text in op.texts} & to.phases.keys():
+        test = test_of(op.item, loaded)
+        target = read_operand(loaded)
+        if test is None or not isinstance(target, Register):
+            continue
+        held, state = to.name(target), to.word(read_operand(test[1])) if test[1] else "0"
+        label, after = (f"W{len(to.lines)}{name}" for name in ("", "D"))
+        to.lines.append(f"{label}:")
+        done = to.p("setp.ne.b32", to.r("lop3.b32", held, 1 << 31, state, test[0]), 0)
+        to.lines.append(f"@{done} bra {after};")
+        to.line(f"ld.volatile.shared.b32 {held}, [{to.phases[loaded]}]")
+        to.lines += [f"bra {label};", f"{after}:"]
 
 
 def initialise(op: Op, to: Writer) -> None:

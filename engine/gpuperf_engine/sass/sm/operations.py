@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...jit.ir.sm_records import ALIGNED, EITHER, FRACTION, NONE, Image, Kind, Op, Signal, Tensor
 from ...jit.ir.sm_records import Block as BlockRecord
 from ...machines.expansion import expansion_of
-from ..graph import Graph
+from ..graph import Graph, StateAccess
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
 from ..products import PRODUCTS, machine_cost
@@ -58,6 +58,7 @@ _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
 _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
+_STATES = {"init": Kind.INIT, "signal": Kind.SIGNAL, "test": Kind.TEST}
 #: What a lane signals to an mbarrier: its arrivals (A) and transactions (T), each none, one, or by a register.
 _SIGNALS = {
     "A1T0": Signal.ARRIVES,
@@ -131,6 +132,8 @@ class Operations:
         for position, (item, accesses) in enumerate(zip(self.items, known)):
             self._fill(position, item, accesses, ports[position], place)
             place += 2 * (len(accesses.reads) + len(accesses.writes))
+        for position, state in graph.states.items():
+            self._fill_state(position, state)
         self._read_only_waits()
         # If the code fits in the instruction cache, the previous launch left all of it there: no lookups are needed.
         if numbers.code is not None and len(self.items) > CODE_LINE * numbers.code.icc_lines:
@@ -218,6 +221,12 @@ class Operations:
         halves[Op.COLLECT // 2] = self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4))
         row[Op.FETCH], row[Op.PAST_L1] = _fetch(item), _past_l1(item)
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
+
+    def _fill_state(self, position: int, state: StateAccess) -> None:
+        """Makes an access to the state of an mbarrier in shared memory a change or test of the mbarrier too."""
+        row = self.table[position * Op.BYTES : (position + 1) * Op.BYTES]
+        row.view(np.uint16)[Op.KIND // 2] = _STATES[state.kind]
+        row.view(np.uint64)[Op.ARGUMENT // 8] = Signal.STATE | state.how
 
     def _window(self, kind: int, item: Decoded, reads: int) -> int:
         """The clocks in which an instruction of fixed latency must read its registers (``reads``, by bank); 0 for others, which wait

@@ -6,7 +6,7 @@ times.
 
 from __future__ import annotations
 
-from ...ir.sm_records import END, Copy, Kind, Limits, Op
+from ...ir.sm_records import END, Copy, Kind, Limits, Op, Signal
 from ..intrinsics import load32, load64
 
 
@@ -71,8 +71,11 @@ def sm_lines_fit(most: Limits, place: int) -> int:
     return place
 
 
-def sm_words_fit(most: Limits, kind: int, place: int) -> int:
+def sm_words_fit(most: Limits, op: Op, place: int) -> int:
     """The end of the words at ``place`` of an instruction; 0 if they do not fit."""
+    kind = op.KIND
+    if kind >= Kind.INIT and op.ARGUMENT & Signal.STATE:
+        place += 4
     if kind >= Kind.INIT or kind == Kind.TENSOR_COMMIT:
         return sm_signals_fit(most, place)
     if kind == Kind.TRANSFER:
@@ -103,9 +106,8 @@ def sm_fits(most: Limits) -> int:
         op = Op(load64(block))
         last = load64(block + 8)
         while op < last:
-            kind = op.KIND
-            if kind >= Kind.NAMED_BARRIER:
-                place = sm_words_fit(most, kind, place)
+            if op.KIND >= Kind.NAMED_BARRIER:
+                place = sm_words_fit(most, op, place)
                 if place == 0:
                     return 0
             op = Op(op + Op.BYTES)

@@ -120,14 +120,14 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
                 expected = lanes
             if how & Signal.COMPLETES:
                 expected = 0 - expected
-            arrivals = 0
-            if how & Signal.ARRIVES:
-                arrivals = lanes
-                if how & Signal.TIMES:
-                    arrivals = value * lanes
+            times = lanes
+            if how & Signal.TIMES:
+                # before Hopper, copies take back arrivals
+                times = (value - (value >> 31 << 32)) * lanes
+            arrivals = times * (how & Signal.ARRIVES)
             dropped = 0
             if how & Signal.DROPS:
-                dropped = arrivals
+                dropped = times
             if sm_signal(peer, other, number, arrivals, dropped, expected, at, by):
                 sm_again(peer)
     warp.PLACE = place

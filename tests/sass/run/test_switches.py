@@ -18,6 +18,9 @@ from tests.support import head, needs_assembler
 EXAMPLES = Path(reference.__file__).parent
 INPUTS = frozenset({"memory", "inputs"})
 ROUNDS = 3
+MACHINES = [
+    ("sm_75", "rtx-2080-ti"), ("sm_80", "a100-sxm-40gb"), ("sm_90", "h100-sxm"), ("sm_100", "b200"), ("sm_120", "rtx-5090"),
+]  # fmt: skip
 KERNEL = """.visible .entry k(.param .u64 data, .param .u32 offset)
 {{
 .reg .b64 %q; .reg .b32 %r<9>; .reg .pred %p<3>;
@@ -81,10 +84,7 @@ def switched(
 
 
 @needs_assembler
-@pytest.mark.parametrize(
-    ("architecture", "machine"),
-    [("sm_75", "rtx-2080-ti"), ("sm_80", "a100-sxm-40gb"), ("sm_90", "h100-sxm"), ("sm_100", "b200"), ("sm_120", "rtx-5090")],
-)  # fmt: skip
+@pytest.mark.parametrize(("architecture", "machine"), MACHINES)
 @pytest.mark.parametrize(
     ("count", "nested", "uniform"),
     [(2, False, False), (3, True, False), (5, False, True), (9, True, False), (20, False, False), (20, True, True)],
@@ -99,6 +99,63 @@ def test_switches(count: int, nested: bool, uniform: bool, architecture: str, ma
     code = counted_code(profile, architecture)
     assert "run" in code.ways and not any("not run" in note for note in code.notes), code.notes
     assert any(item.opcode.startswith(("BRX", "JMX")) for item in code.instructions)
+    time = ge.estimate(profile, machine, model="simulation")
+    assert time.model == "simulation", time.notes
+
+
+def steps(case: int) -> str:
+    return (
+        "and.b32 %r5, %r1, 63; mad.wide.u32 %q2, %r5, 4, %q1; ld.volatile.global.u32 %r6, [%q2];\n"
+        f"mad.lo.u32 %r1, %r1, {2 * case + 3}, %r6;\n"
+    ) * 3
+
+
+#: Cases 2, 3 and 4, each of which goes on with the next, and 5: lanes of other cases leave two regions at once.
+FALLING = f"""{head("7.0", "sm_75")}.visible .entry k(.param .u64 data, .param .u64 out)
+{{
+.reg .b64 %q<9>; .reg .b32 %r<9>; .reg .pred %p<9>;
+ld.param.u64 %q1, [data]; ld.param.u64 %q3, [out]; mov.u32 %r0, %tid.x; mad.wide.u32 %q3, %r0, 4, %q3;
+ld.global.u32 %r1, [%q3]; and.b32 %r2, %r1, 7; mov.u32 %r3, 0;
+AGAIN:
+setp.gt.u32 %p0, %r2, 3; @%p0 bra MORE;
+setp.eq.u32 %p1, %r2, 2; @%p1 bra L2;
+setp.eq.u32 %p1, %r2, 3; @%p1 bra L3;
+bra END;
+L2: {steps(2)}
+L3: {steps(3)}
+L4: {steps(4)}
+bra END;
+MORE: setp.eq.u32 %p1, %r2, 4; @%p1 bra L4;
+setp.ne.u32 %p1, %r2, 5; @%p1 bra END;
+{steps(5)}
+END: xor.b32 %r1, %r1, 7; add.u32 %r2, %r2, 1; and.b32 %r2, %r2, 7; add.u32 %r3, %r3, 1;
+setp.lt.u32 %p2, %r3, 4; @%p2 bra AGAIN;
+st.global.u32 [%q3], %r1; ret;
+}}
+"""
+
+
+@needs_assembler
+@pytest.mark.parametrize(("architecture", "machine"), MACHINES)
+def test_lanes_leave_two_regions_at_once(architecture: str, machine: str) -> None:
+    rng = np.random.default_rng(3)
+    table, given = rng.integers(0, 1 << 32, 64, np.uint32), rng.integers(0, 1 << 32, 64, np.uint32)
+    device = ge.Device(observe=INPUTS, memory_bytes=1 << 24)
+    out = device.array(given)
+    profile = device.launch(ge.parse(FALLING, path="k.ptx")["k"], 1, 64, [device.array(table), out])
+    expected, index = given.copy(), given & np.uint32(7)
+    for _ in range(4):
+        for case in (2, 3, 4, 5):
+            into = (index == case) if case == 5 else (index >= 2) & (index <= case)
+            for _ in range(3):
+                value = expected * np.uint32(2 * case + 3) + table[expected & np.uint32(63)]
+                expected = np.where(into, value, expected)
+        expected, index = expected ^ np.uint32(7), index + np.uint32(1) & np.uint32(7)
+    assert np.array_equal(out.numpy(), expected)
+    code = counted_code(profile, architecture)
+    breaks = {item.address for item in code.instructions if item.opcode.startswith("BREAK")}
+    assert any(first + 16 in breaks for first in breaks)
+    assert "run" in code.ways and not any("not run" in note for note in code.notes), code.notes
     time = ge.estimate(profile, machine, model="simulation")
     assert time.model == "simulation", time.notes
 

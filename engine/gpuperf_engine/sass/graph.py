@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..flow.dominators import immediate_dominators, postorder, predecessors
 from .listing import Decoded, Listing
 
-__all__ = ["Block", "Graph", "build_graph"]
+__all__ = ["Block", "Graph", "StateAccess", "build_graph"]
 
 #: Opcodes that transfer control.
 _BRANCHES = ("BRA", "JMP")
@@ -19,6 +19,16 @@ _ENDS = ("EXIT", "KILL")
 JOINS = ("BSYNC", "WARPSYNC")
 _REGISTER = re.compile(r"U?R\d+\b")
 _CONTROL = (*_BRANCHES, *_INDIRECT, *_ENDS, *JOINS, "CALL", "RET", "BPT")
+
+
+@dataclass(frozen=True, slots=True)
+class StateAccess:
+    """What an access to the state of an mbarrier does before Hopper. ``kind``: ``init``, ``signal`` or ``test``; ``how``: what it
+    signals, as bits of ``sm_records.Signal``; ``tested_at``: the position of the instruction that tests the loaded phase."""
+
+    kind: str
+    how: int = 0
+    tested_at: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -41,11 +51,13 @@ class Block:
 
 @dataclass(eq=False)
 class Graph:
-    """The graph. ``entries``: the first block of each function, the kernel's first; ``Block.function`` is the position there."""
+    """The graph. ``entries``: the first block of each function, the kernel's first; ``Block.function`` is the position there;
+    ``states``: by position, what accesses to the states of mbarriers in shared memory do (``sass.run.states``)."""
 
     listing: Listing
     blocks: list[Block]
     entries: list[int]
+    states: dict[int, StateAccess] = field(default_factory=dict)
 
     def instructions(self, block: Block) -> tuple[Decoded, ...]:
         """The instructions of a block."""

@@ -37,6 +37,8 @@ IMAGES = frozenset(["TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SUATOM", "SURE
 #: Fetches, whose results are in two operands.
 _FETCHES = frozenset(["TEX", "TLD", "TLD4", "TXD", "TXQ"])
 _SHAPE = re.compile(r"(ARRAY_)?([123])D(_ARRAY)?$")
+#: The halves of the register of a program counter (``RPCMOV``) have numbers that no uniform register has.
+_HALVES = {"Rpc.LO": PREDICATES - 2, "Rpc.HI": PREDICATES - 1}
 _ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
 
 _NO_RESULT = frozenset([
@@ -50,6 +52,8 @@ _NO_RESULT = frozenset([
 _FRAGMENTS = {"16dp128bit": 2, "16dp256bit": 4}
 #: Operands that name registers: the shared memory of a matrix, an address of tensor memory, an instruction descriptor.
 _DESCRIBED = re.compile(r"(gdesc|tmem|idesc)\[(UR\d+)")
+#: Jumps to the next instruction plus a distance.
+_INDIRECT = frozenset(["BRX", "BRXU", "JMX", "JMXU"])
 _SETS = frozenset(
     ["ISETP", "FSETP", "DSETP", "HSETP2", "PSETP", "PLOP3", "UISETP", "UPLOP3", "UPSETP", "UFSETP", "CSETP"]
 )
@@ -101,6 +105,8 @@ def accesses_of(item: Decoded) -> Accesses:
 def _accesses(text: str) -> Accesses:
     item = Decoded("", "", 0, text, 0, 0)
     base, operands = item.base, [read_operand(text) for text in item.operands]
+    if base in _INDIRECT:  # ``R10 -0x2d0``: the distance from the next instruction is the sum of both
+        operands[:1] = [read_operand(item.operands[0].split()[0])]
     results = _results(base, operands)
     reads: list[int] = []
     writes: list[int] = []
@@ -114,6 +120,9 @@ def _accesses(text: str) -> Accesses:
             _predicate(operand, writes)
         elif isinstance(operand, Register) and not operand.is_zero:
             writes += _numbers(operand, _result_width(item, place))
+    for place, text in enumerate(item.operands):
+        if text in _HALVES:
+            (reads if place else writes).append(_HALVES[text])
     slot = 0
     for place, operand in enumerate(operands):
         if place in results:

@@ -80,6 +80,52 @@ def test_an_mbarrier_holds_warps_until_all_have_arrived() -> None:
         run_roles([[INIT, TEST, USE], [*chain, ARRIVE]], [waits, (1, arrives(0, 1))])
 
 
+COUNTED, DROPS = "SYNCS.ARRIVE.TRANS64.ART0 RZ, [UR4], R6", "SYNCS.ARRIVE.TRANS64.OPTOUT.ART0 RZ, [UR4], R6"
+FAR, COMES = "SYNCS.ARRIVE.TRANS64.RED.A0TR RZ, [UR4], R6", "SYNCS.ARRIVE.TRANS64.RED.A0TX RZ, [UR4], R6"
+COPIES, COPIED = "SYNCS.ARRIVE.TRANS64.RED.A0T1 RZ, [UR4], RZ", "ARRIVES.LDGSTSBAR.64.TRANSCNT [UR4]"
+
+
+def counted(number: int, value: int, lanes: int) -> list[int]:
+    """What a stream has of lanes that each signal ``value`` arrivals or bytes."""
+    return [1, number | lanes << 16, value]
+
+
+def test_lanes_arrive_as_often_as_they_say() -> None:
+    """Three lanes arrive four times each, and one once."""
+    code = [INIT, COUNTED, ARRIVE, TEST, USE]
+    words = [*initial(0, 13), *counted(0, 4, 3), *arrives(0), *asks(0, 0)]
+    assert run_roles([code], [(0, words)]).ended - START < 200
+    for times, lanes in ((3, 3), (4, 2)):
+        words[3:6] = counted(0, times, lanes)
+        with pytest.raises(NotRun, match="forever"):
+            run_roles([code], [(0, words)])
+
+
+def test_phases_expect_fewer_arrivals_after_drops() -> None:
+    """Of six arrivals, two lanes drop two each: the second phase has two."""
+    first = [*initial(0, 6), *counted(0, 2, 2), *arrives(0, 2), *asks(0, 0)]
+    code = [INIT, DROPS, ARRIVE, TEST, USE, ARRIVE, TEST, USE]
+    assert run_roles([code], [(0, [*first, *arrives(0, 2), *asks(0, 1)])]).ended - START < 200
+    with pytest.raises(NotRun, match="forever"):
+        run_roles([code], [(0, [*first, *arrives(0, 1), *asks(0, 1)])])
+
+
+def test_bytes_are_expected_and_come() -> None:
+    words = [*initial(0, 1), *counted(0, 24, 2), *arrives(0), *counted(0, 16, 3), *asks(0, 0)]
+    code = [INIT, FAR, ARRIVE, COMES, TEST, USE]
+    assert run_roles([code], [(0, words)]).ended - START < 200
+    with pytest.raises(NotRun, match="forever"):
+        run_roles([[INIT, FAR, ARRIVE, TEST, USE]], [(0, words[:9] + words[12:])])
+
+
+def test_copies_of_threads_hold_a_phase_without_arriving() -> None:
+    """``cp.async.mbarrier.arrive`` expects one transaction of each lane, which its copies complete."""
+    words = [*initial(0, 1), *arrives(0, 32), *arrives(0), *arrives(0, 32), *asks(0, 0)]
+    assert run_roles([[INIT, COPIES, ARRIVE, COPIED, TEST, USE]], [(0, words)]).ended - START < 200
+    with pytest.raises(NotRun, match="forever"):
+        run_roles([[INIT, COPIES, ARRIVE, TEST, USE]], [(0, words[:9] + words[12:])])
+
+
 def test_a_phase_is_complete_with_its_arrivals_and_bytes() -> None:
     kinds = (moves(1024),)
     one = [*initial(0, 1), *expects(0, 2048), *copied(0, 0), *copied(0, 0), *asks(0, 0)]

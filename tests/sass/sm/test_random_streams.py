@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from gpuperf_engine.jit.ir.sm_records import END, Kind, Op
-from gpuperf_engine.sass.graph import build_graph
+from gpuperf_engine.jit.ir.sm_records import END, Kind, Op, Signal
+from gpuperf_engine.sass.graph import StateAccess, build_graph
 from gpuperf_engine.sass.listing import Decoded, Listing
 from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm.asynchronous import Copies
@@ -37,6 +37,8 @@ MEMORY = (
 )  # fmt: skip
 BESIDE = (
     "SYNCS.EXCH.64 URZ, [UR4], UR6", "SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R{a}], RZ", "SYNCS.ARRIVE.TRANS64 RZ, [R{a}], R{b}",
+    "SYNCS.ARRIVE.TRANS64.OPTOUT.ART0 R{a}, [R{b}], R{c}", "SYNCS.ARRIVE.TRANS64.RED.A0TX RZ, [R{a}], R{b}",
+    "SYNCS.ARRIVE.TRANS64.RED.A0T1 RZ, [R{a}], RZ", "ARRIVES.LDGSTSBAR.64.TRANSCNT [R{a}]", "BAR.ARV R{a}, R{b}",
     "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R{a}], R{b}", "UBLKCP.S.G [UR4], [UR6], UR8",
 )  # fmt: skip
 
@@ -58,6 +60,12 @@ class Streams:
             for at, text in enumerate(texts)
         )
         self.graph = build_graph(Listing(items, labels, frozenset()), "k")
+        signals = [Signal.ARRIVES, Signal.ARRIVES | Signal.TIMES, Signal.DROPS, Signal.DROPS | Signal.TIMES]
+        for position, item in enumerate(items):
+            if item.base == "LDS" and self.random.random() < 0.3:
+                kind = self.random.choice(["init", "signal", "test"])
+                how = self.random.choice(signals) if kind == "signal" else 0
+                self.graph.states[position] = StateAccess(kind, how)
 
     def instruction(self) -> str:
         pick = self.random.choice
@@ -78,8 +86,8 @@ class Streams:
         lines = [self.random.randrange(self.lines) << 4 | self.random.randint(1, 15) for _ in range(count)]
         return [self.random.choice([1, 4, 128]) | count << 8 | self.random.randint(1, 32) << 16, *lines]
 
-    def words(self, kind: int) -> list[int]:
-        """What a stream has of an instruction of some kind."""
+    def words(self, kind: int, state: bool) -> list[int]:
+        """What a stream has of an instruction of some kind, which may access the ``state`` of an mbarrier too."""
         draw, pick = self.random.randrange, self.random.choice
         if Kind.SHARED <= kind < Kind.INIT and kind != Kind.SHUFFLE and self.random.random() < 0.1:
             return [0] * (1 + (kind == Kind.COPY))
@@ -97,7 +105,10 @@ class Streams:
                 ]
                 for _ in range(pick([0, 1, 1, 2, 32]))
             ]
-            return [len(told), *(word for one in told for word in one)]
+            head = pick([[0], self.access(0)]) if state else []
+            return [*head, len(told), *(word for one in told for word in one)]
+        if kind in (Kind.NAMED_BARRIER, Kind.NAMED_ARRIVE):
+            return [pick([END, draw(16), draw(16) | 2 << 4, draw(1 << 32)])]
         if kind == Kind.TRANSFER:
             named = draw(3) | draw(self.mbarriers) << 8 | draw(self.cluster) << 16
             return pick([[END, END], [named, 0], [named, draw(256)]])
@@ -109,7 +120,7 @@ class Streams:
             block = self.graph.blocks[self.random.randrange(len(self.graph.blocks))]
             words.append(block.index)
             for position in range(block.start, block.end):
-                words += self.words(kinds[position])
+                words += self.words(kinds[position], position in self.graph.states)
         return [*words, END]
 
     def classes(self, kinds: list[int], warps: int) -> Classes:

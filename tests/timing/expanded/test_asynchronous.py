@@ -21,7 +21,7 @@ from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm.launch import Traced
 from gpuperf_engine.simt.program import program_of
 from gpuperf_engine.timing.expanded.asynchronous import RESERVED, register_limits, uniform_of
-from gpuperf_engine.timing.models.simulation import Simulation, simulated
+from gpuperf_engine.timing.models.simulation import Simulation, numbers_of, simulated
 from tests.sass.sm.test_kernels import ASYNC_SUMS, CHASE, COUNTED, ELECTED, LISTED, MEET
 from tests.support import needs_assembler
 
@@ -115,6 +115,51 @@ def test_the_instructions_of_mbarriers() -> None:
     ]  # fmt: skip
     copy = opcodes.index("UBLKCP.S.G")
     assert "ELECT" in opcodes[:copy] and "BRA.U.ANY" in opcodes[copy:]
+
+
+#: By the change of an mbarrier: its machine instruction as ptxas 13.0 writes it, and the recorded value.
+CHANGES = {
+    "mbarrier.arrive.shared.b64 _, [%r3], %r1": ("ART0", 5),
+    "mbarrier.arrive.shared.b64 %q3, [%r3], 3": ("ART0", 3),
+    "mbarrier.arrive_drop.shared.b64 %q3, [%r3]": ("OPTOUT.A1T0", 0),
+    "mbarrier.arrive_drop.shared.b64 _, [%r3], %r1": ("OPTOUT.ART0", 5),
+    "mbarrier.arrive_drop.expect_tx.shared.b64 _, [%r3], 24": ("OPTOUT", 24),
+    "mbarrier.complete_tx.relaxed.cta.shared.b64 [%r3], 24": ("RED.A0TX", 24),
+    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3], %r1": ("RED.ART0", 5),
+    "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%r3], 8": ("RED", 8),
+    "mbarrier.arrive_drop.release.cluster.shared::cluster.b64 _, [%r3]": ("RED.OPTOUT.A1T0", 0),
+}
+
+
+PASSED = "mbarrier.test_wait.parity.shared.b64 %p3, [%r3], 1;"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_counted_changes_of_mbarriers(change: str) -> None:
+    suffix, value = CHANGES[change]
+    record, found = traced(f"@%p1 mbarrier.init.shared.b64 [%r3], 999; bar.sync 0; {change}; {PASSED}")
+    np.testing.assert_array_equal(words_of(record, found, "value")[1], np.full(32, value))
+    opcodes = [text.split()[0] for text in texts(found)]
+    assert f"SYNCS.ARRIVE.TRANS64.{suffix}" in opcodes
+
+
+@pytest.mark.parametrize("noinc", [False, True])
+def test_copies_of_threads_hold_a_phase(noinc: bool) -> None:
+    """Without ``.noinc`` the phase waits for the copies without counting them. A phase with another count would never be complete."""
+    times = []
+    for arrival, count in (
+        (f"cp.async.mbarrier.arrive{'.noinc' * noinc}.shared.b64 [%r3];", 32 * (1 + noinc)),
+        ("", 32),
+    ):
+        body = (
+            f"@%p1 mbarrier.init.shared.b64 [%r3], {count}; bar.sync 0; mad.wide.u32 %q3, %r4, 4, %q1; mad.lo.u32 %r5, %r4, 4, %r2;"
+            f"cp.async.ca.shared.global [%r5], [%q3], 4; {arrival} mbarrier.arrive.shared.b64 _, [%r3];"
+            "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;"
+        )
+        time = ge.estimate(launched(body)[1], "h100-sxm", model="simulation-expanded")
+        assert time.model == "simulation-expanded", time.notes
+        times.append(time.cycles)
+    assert times[0] - times[1] > numbers_of(H100).latencies["l2"] / 2
 
 
 #: Loads, a store and a reduction of boxes.
@@ -244,9 +289,10 @@ WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p4, [%r3], 0; @!%p4 bra W;"
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("@%p1 mbarrier.arrive.shared.b64 _, [%r3], 32;", "with a count"),
-        ("cp.async.mbarrier.arrive.shared.b64 [%r3]; mbarrier.arrive.shared.b64 _, [%r3];", "cp.async.mbarrier.arrive"),
-        ("mbarrier.arrive_drop.shared.b64 _, [%r3];", "arrive_drop"),
+        (
+            "@%p1 mbarrier.arrive.noComplete.shared.b64 %q3, [%r3], 1; @%p1 mbarrier.arrive.shared.b64 _, [%r3], 31;",
+            "noComplete",
+        ),
         (
             "mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 16; "
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%q1], 16, [%r3];",

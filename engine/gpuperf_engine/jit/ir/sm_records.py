@@ -115,7 +115,8 @@ class Change:
 
 
 class Kind:
-    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``,
+    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``;
+    ``NAMED_BARRIER`` and ``NAMED_ARRIVE``: at the barrier that the stream names, from here on some have words in the stream;
     ``TRANSFER``: a bulk or tensor copy; from ``TENSOR`` on, ``tcgen05``: products, copies to tensor memory, ``commit``, loads and
     stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; ``IMAGE``: a texture or surface; from ``INIT`` on, operations on
     mbarriers, the last: ``st.async`` and ``red.async``."""
@@ -131,6 +132,8 @@ class Kind:
         MATRIX_WAIT,
         CLUSTER_ARRIVE,
         CLUSTER_WAIT,
+        NAMED_BARRIER,
+        NAMED_ARRIVE,
         TRANSFER,
         TENSOR,
         TENSOR_COPY,
@@ -155,13 +158,22 @@ class Kind:
         TEST,
         COPIES_SIGNAL,
         DATA_SIGNAL,
-    ) = range(34)
+    ) = range(36)
 
 
 class Image:
     """Bits of the argument of an instruction on a texture or surface: it fetches texels, stores them, or both at once in L2."""
 
     FETCH, STORE, ATOMIC = 1, 2, 4
+
+
+class Signal:
+    """Bits of the argument of an instruction that signals an mbarrier: each lane arrives, if ``TIMES`` as often as its value says;
+    it expects as many bytes as its value says, or ``ONE``; or, if ``COMPLETES``, these have come; if ``DROPS``, fewer arrivals are
+    expected from the next phase on; ``RETURNS``: its result is the state. ``STATE``: it also accesses the state in shared memory,
+    as before Hopper."""
+
+    ARRIVES, TIMES, BYTES, ONE, COMPLETES, DROPS, RETURNS, STATE = 1, 2, 4, 8, 16, 32, 64, 128
 
 
 class Tensor:
@@ -310,8 +322,8 @@ class Copy(Record):
 class Mbarrier(Record):
     """An mbarrier: ``COUNT`` arrivals per phase, of which ``PENDING`` are left, with ``EXPECTED`` bytes; ``READY``: the time of the
     latest signal of the phase. ``PHASE``: its number; ``DONE``: when the last even and the last odd phase completed. ``TOKENS``: by
-    warp, the parity of the phase of its last arrival. ``BY``: the position of the instruction that determined ``READY``, ``DONE_BY``
-    of that which determined ``DONE``."""
+    warp, the parity of the phase of its last arrival that returned a state. ``BY``: the position of the instruction that determined
+    ``READY``, ``DONE_BY`` of that which determined ``DONE``."""
 
     COUNT = U64(0)
     PENDING = U64(8)

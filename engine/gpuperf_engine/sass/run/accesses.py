@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ..listing import Decoded
 from . import mbarriers
-from .operands import Address, Immediate, Operand, Predicate, Register
+from .operands import Address, Immediate, Operand, Predicate, Register, read_operand
 from .writer import NotRun, Op, Writer, both, opcodes
 
-__all__: list[str] = []
+__all__ = ["barrier_values"]
 
 _NARROW = {"U8": "u8", "S8": "s8", "U16": "u16", "S16": "s16"}
 _VECTORS = {"64": 2, "128": 4}
@@ -387,24 +388,35 @@ def _redux(op: Op, to: Writer) -> None:
 # -- barriers and what has no effect of its own ----------------------------------------------------------------------------
 
 
+def barrier_values(item: Decoded, to: Writer) -> list[str]:
+    """The number of a barrier, and the threads that it waits for if it names them. If both are in one register (``BAR.SYNC R2, R2``),
+    the number is in its lowest 4 bits and the threads in the 12 from bit 16 on, as ``ptxas`` packs them."""
+    operands = [read_operand(text) for text in item.operands]
+    values = [one for one in operands if isinstance(one, (Immediate, Register))]
+    words = [to.word(one) for one in values]
+    if not isinstance(values[0], Register):
+        return words
+    packed = len(values) > 1 and isinstance(values[1], Register) and values[0].number == values[1].number
+    number = to.r("and.b32", words[0], 15)
+    return [number, to.r("bfe.u32", words[0], 16, 12)] if packed else [number, *words[1:]]
+
+
 @opcodes("BAR")
 def _bar(op: Op, to: Writer) -> None:
     op.allow("SYNC", "DEFER_BLOCKING", "ARV", "RED", "POPC", "AND", "OR")
-    values = [to.word(item) for item in op.operands if isinstance(item, (Immediate, Register))]
+    values = ", ".join(barrier_values(op.item, to))
     if "ARV" in op:
-        to.do(f"barrier.arrive {', '.join(values)}")
+        to.do(f"barrier.arrive {values}")
     elif "RED" in op:
         flags = [item for item in op.operands if isinstance(item, Predicate)]
         name = next(word.lower() for word in op.words if word in ("POPC", "AND", "OR"))
         made = to.fresh("r" if name == "popc" else "p")
         kind = "u32" if name == "popc" else "pred"
         tested = to.predicate(flags[-1])
-        if len(values) != 1:
-            raise NotRun(f"{op.item.text} is not known here")
-        to.line(f"barrier.red.{name}.{kind} {made}, {values[0]}, {tested}")
-        to.line(f"mov.b32 %RB, {made}" if name == "popc" else f"selp.b32 %RB, 1, 0, {made}")
+        to.do(f"barrier.red.{name}.{kind} {made}, {values}, {tested}")
+        to.do(f"mov.b32 %RB, {made}" if name == "popc" else f"selp.b32 %RB, 1, 0, {made}")
     else:
-        to.do(f"barrier.sync {', '.join(values)}")
+        to.do(f"barrier.sync {values}")
 
 
 @opcodes("B2R")

@@ -19,6 +19,7 @@ __all__ = [
     "copy_fields",
     "data_bytes",
     "following",
+    "names_barrier",
     "recorded",
     "without_waiting",
 ]
@@ -45,12 +46,21 @@ def recorded(item: Decoded) -> list[tuple[int, str]]:
         return [(0, "mbarrier"), (len(item.operands) - 1, "value")]
     if item.base in IMAGES:
         return [(0, "image")]
+    if names_barrier(item):
+        return [(0, "word")]
     if data_bytes(item):
         return [(0, "mbarrier"), (0, "value")]
     if item.base not in ("SYNCS", "ARRIVES") or "CCTL" in item.opcode:
         return []
     place = next(at for at, text in enumerate(item.operands) if isinstance(read_operand(text), Address))
     return [(place, "mbarrier"), (place + (item.base == "SYNCS"), "value")]
+
+
+def names_barrier(item: Decoded) -> bool:
+    """Whether the number of a barrier, or the threads that it waits for, are in a register."""
+    return item.base == "BAR" and any(
+        isinstance(read_operand(text), Register) for text in item.operands[: 1 + (len(item.operands) > 1)]
+    )
 
 
 def data_bytes(item: Decoded) -> int:

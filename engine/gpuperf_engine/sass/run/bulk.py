@@ -123,8 +123,17 @@ def _reduce(op: Op, to: Writer) -> None:
 
 @opcodes("UBLKCP")
 def _bytes(op: Op, to: Writer) -> None:
-    """``UBLKCP.S.G [UR6], [UR4], UR8``: UR7 is the mbarrier, UR8 the bytes / 16; ``UBLKCP.G.S [UR4], [UR6], UR8``."""
+    """``UBLKCP.S.G [UR6], [UR4], UR8``: UR7 is the mbarrier, UR8 the bytes / 16; ``UBLKCP.G.S [UR4], [UR6], UR8``; ``UBLKCP.S.S [UR6],
+    [UR5], UR8`` to another CTA."""
     _known(op, 3, "S", "G")
+    if op.words == ("S", "S"):
+        target, barrier = (_word(to, _uniform(op, 0), above) for above in (0, 1))
+        given, size = _word(to, _uniform(op, 1), 0), to.r("shl.b32", _word(to, _uniform(op, 2), 0), 4)
+        once(to)
+        to.do(
+            f"cp.async.bulk.shared::cluster.shared::cta.{_ARRIVES} [{target}], [{given}], {size}, [{barrier}]"
+        )
+        return
     loads = op.words == ("S", "G")
     near, far = (_uniform(op, 0), _uniform(op, 1)) if loads else (_uniform(op, 1), _uniform(op, 0))
     size, place = to.r("shl.b32", _word(to, _uniform(op, 2), 0), 4), to.wide(far)
@@ -163,15 +172,39 @@ def _ahead(op: Op, to: Writer) -> None:
     """Prefetches and eviction hints change no values."""
 
 
-@opcodes("STAS")
-def _signalling_store(op: Op, to: Writer) -> None:
-    """``STAS.64 [R6.64], R4``: R6 is the address in the cluster, R7 the mbarrier there."""
-    place, source = op.operands
-    count = {(): 1, ("64",): 2, ("128",): 4}.get(op.words)
-    if not isinstance(place, Address) or len(place.parts) != 1 or place.offset or count is None:
+def _signalled(op: Op, to: Writer) -> tuple[str, str]:
+    """The address in the cluster, and that of the mbarrier there, which the next register holds."""
+    place = op.operands[0]
+    if not isinstance(place, Address) or len(place.parts) != 1 or place.offset:
         raise NotRun(f"{op.item.text} is not known here")
     first = place.parts[0]
     where, barrier = (to.word(Register(first.uniform, first.number + above)) for above in (0, 1))
+    return where, barrier
+
+
+@opcodes("REDAS")
+def _signalling_reduction(op: Op, to: Writer) -> None:
+    """``REDAS.ADD.S32 [R2.64], R4``: R2 is the address in the cluster, R3 the mbarrier there."""
+    name, *types = op.words
+    source = op.operands[1]
+    if name not in _TENSOR_REDUCTIONS or types not in ([], ["S32"], ["64"]):
+        raise NotRun(f"{op.item.text} is not known here")
+    kind = {"S32": "s32", "64": "u64"}.get("".join(types), "b32" if name in ("AND", "OR", "XOR") else "u32")
+    where, barrier = _signalled(op, to)
+    value = to.wide(source) if kind == "u64" else to.word(source)
+    to.do(
+        f"red.async.relaxed.cluster.shared::cluster.{_ARRIVES}.{_TENSOR_REDUCTIONS[name]}.{kind} [{where}], {value}, [{barrier}]"
+    )
+
+
+@opcodes("STAS")
+def _signalling_store(op: Op, to: Writer) -> None:
+    """``STAS.64 [R6.64], R4``: R6 is the address in the cluster, R7 the mbarrier there."""
+    source = op.operands[1]
+    count = {(): 1, ("64",): 2, ("128",): 4}.get(op.words)
+    if count is None:
+        raise NotRun(f"{op.item.text} is not known here")
+    where, barrier = _signalled(op, to)
     vector = f".v{count}" if count > 1 else ""
     assert isinstance(source, Register)
     to.do(

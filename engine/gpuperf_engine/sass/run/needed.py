@@ -30,6 +30,8 @@ STORES = {
     "STG": "global", "STS": "shared", "STL": "local", "ST": "any", "LDGSTS": "shared", "ATOMS": "shared", "REDS": "shared",
     "ATOMG": "global", "ATOM": "any", "RED": "global", "REDG": "global", "STSM": "shared",
 }  # fmt: skip
+#: The arrival of copies at an mbarrier before Hopper, an ordinary word of shared memory.
+_ARRIVAL = "ARRIVES.LDGSTSBAR.64"
 #: Matrix products of a warpgroup.
 PRODUCTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 #: Instructions whose results are those of products.
@@ -272,6 +274,8 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         wanted = True
         if base == "LDGSTS":
             found.spaces.add("global")
+    if item.opcode == _ARRIVAL:
+        wanted = "shared" in found.spaces or "any" in found.spaces
     if written & _PREDICATE_BITS:
         behind.changes(written)
     if base in _CONTROL or wanted:

@@ -19,7 +19,7 @@ from ..listing import Decoded
 from .pointers import Callees
 from .writer import NotRun
 
-__all__ = ["SLOW_PATH", "TRAP", "Gate", "Node", "nodes_of", "syncs", "without_slow_paths"]
+__all__ = ["SLOW_PATH", "TRAP", "Gate", "Hop", "Node", "nodes_of", "syncs", "without_slow_paths"]
 
 #: Functions for quotients and roots of operands that are subnormal, infinite or NaN; others are computed in line.
 _SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
@@ -80,8 +80,16 @@ class Gate:
 
     index: int
     stay: Node
-    targets: list[Node] = field(default_factory=list)
+    targets: list[Node | Hop] = field(default_factory=list)
     meets: Node | Gate | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hop:
+    """The target of lanes that leave the region around too: its gate, and the index of their target there."""
+
+    gate: Gate
+    target: int
 
 
 def nodes_of(graph: Graph, callees: Callees | None = None, *, slow_paths: bool = True) -> list[Node]:
@@ -232,33 +240,46 @@ class _Walk:
         return self.gates[where]
 
     def break_out(self, node: Node, last: Decoded, state: _State) -> None:
-        """A block that removes lanes from the innermost region and then branches to their target: the only form that ``ptxas``
-        emits."""
+        """A block that removes lanes from the innermost region, perhaps from those around it too, and then branches to their target
+        or ends in front of it: the only forms that ``ptxas`` emits."""
         block = node.block
         leaving = [item for item in self.graph.instructions(block) if item.base == "BREAK"]
         places = [self.labels[name] for name in last.targets if name in self.labels]
-        if (
-            len(leaving) != 1
-            or len(places) != 1
-            or block.kind not in ("jump", "branch")
-            or last.base not in ("BRA", "JMP", "CALL")
-            or not state.regions
-            or state.regions[-1].name != leaving[0].operands[-1]
-            or leaving[0].operands[:-1] != last.operands[:-1]
-            or self.changed(block, leaving[0], last)
-        ):
+        inner = state.regions[len(state.regions) - len(leaving) :][::-1]
+        known = (
+            len(state.regions) >= len(leaving)
+            and [region.name for region in inner] == [item.operands[-1] for item in leaving]
+            and len({item.predicate for item in leaving}) == 1
+        )
+        falls = block.kind == "fall" and not any(item.predicate or len(item.operands) > 1 for item in leaving)
+        branches = (
+            len(places) == 1
+            and block.kind in ("jump", "branch")
+            and last.base in ("BRA", "JMP", "CALL")
+            and all(item.operands[:-1] == last.operands[:-1] for item in leaving)
+            and not self.changed(block, leaving[0], last)
+        )
+        if not known or not (falls or branches):
             raise NotRun("a BREAK that is not known here")
-        taken = leaving[0].predicate == last.predicate
-        if not taken and (
+        taken = not falls and leaving[0].predicate == last.predicate
+        if not (falls or taken) and (
             len(last.operands) > 1 or {leaving[0].predicate, last.predicate} != _both(last.predicate)
         ):
             raise NotRun("a BREAK that is not known here")
-        gate, outer = self.gate(state), _State(state.regions[:-1], state.calls)
-        target = self.node(places[0] if taken else block.end, outer)
-        node.leaving = gate, len(gate.targets), taken
-        gate.targets.append(target)
-        node.onward[places[0]] = target if taken else self.node(places[0], state)
-        node.next = target if block.kind == "jump" or not taken else self.node(block.end, state)
+        states = [
+            _State(state.regions[: len(state.regions) - number], state.calls)
+            for number in range(len(leaving) + 1)
+        ]
+        target = self.node(places[0] if taken else block.end, states.pop())
+        onward: Node | Hop = target
+        for gate in map(self.gate, reversed(states)):
+            gate.targets.append(onward)
+            onward = Hop(gate, len(gate.targets) - 1)
+        assert isinstance(onward, Hop)
+        node.leaving = onward.gate, onward.target, taken
+        if not falls:
+            node.onward[places[0]] = target if taken else self.node(places[0], state)
+        node.next = target if block.kind != "branch" or not taken else self.node(block.end, state)
 
     def changed(self, block: Block, start: Decoded, last: Decoded) -> bool:
         """Whether an instruction between ``start`` and the branch writes predicates of the branch."""
@@ -271,7 +292,7 @@ class _Walk:
         opened = [region.name for region in state.regions]
         if item.opcode in ("BMOV.32", "BMOV.32.CLEAR") and not item.predicate:
             return _moved(item, state)
-        if item.base in ("BMOV", "JMX", "BRXU", "JMXU"):
+        if item.base in ("BMOV", "JMX", "JMXU"):
             raise NotRun(f"{item.base} is not known here")
         if item.base != "BSSY":
             return state
@@ -364,7 +385,9 @@ def _both(predicate: str) -> set[str]:
 def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
     """The reconvergence point outside all regions: the node after the next ``WARPSYNC``, if all paths with one lead to the same; else
     after the next that all paths meet."""
-    first = [start.stay, *start.targets] if isinstance(start, Gate) else list(start.ways)
+    first = list(start.ways) if isinstance(start, Node) else [start.stay]
+    if isinstance(start, Gate):  # of an outermost region, behind which no lane leaves another
+        first += [target for target in start.targets if isinstance(target, Node)]
     _, found = _until(first, graph, None)
     if len(found) < 2:
         return next(iter(found)).next if found else None

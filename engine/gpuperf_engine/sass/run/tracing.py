@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 
 from ...errors import EngineError
+from ...jit.ir.sm_records import Signal
 from ...profile.build import LaunchRecord
 from ...ptx.module import Function
 from ...ptx.parse import parse
 from ...simt.launch import LaunchPlan
 from ...simt.program import build_program
 from ..assemble import Assembly
-from ..graph import Graph
+from ..graph import Graph, StateAccess
 from ..listing import NEVER, Decoded
 from ..registers import COPIES, described_by
+from .accesses import barrier_values
 from .asynchronous import (
     COORDINATES,
     HIGH,
@@ -29,12 +31,15 @@ from .asynchronous import (
     copy_fields,
     data_bytes,
     following,
+    names_barrier,
     recorded,
     without_waiting,
 )
+from .mbarriers import test_of
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, read_operand
 from .paths import Node, nodes_of, without_slow_paths
+from .states import accesses_of_states
 from .trace_kernel import (
     COPIED,
     GLOBAL,
@@ -75,13 +80,17 @@ class _Tracing(Translator):
         self.both = bool(self.needed.left) or (reads_shared and any(item.base in COPIES for item in items))
         self.both &= bool(self.needed.spaces)
         #: Whether warps may exchange needed values in shared memory with mbarriers, for which the trace does not wait.
-        self.passes_on = reads_shared and any(item.base in ("SYNCS", "ARRIVES") for item in items)
+        self.passes_on = reads_shared and any(item.base == "SYNCS" for item in items)
+        if self.number < _OWN:
+            graph.states |= accesses_of_states(graph, self.to.instructions)
+        #: By the position of a test of a phase, the place of its value in the record of its block, and the register of the phase.
+        self.tested: dict[int, tuple[int, str]] = {}
         self.sites: list[Site] = []
         self.of_block: dict[int, list[int]] = {}
         for block in graph.blocks:
             self.of_block[block.index] = own = []
             for position in range(block.start, block.end):
-                for operand, space in _recorded(graph.listing.instructions[position]):
+                for operand, space in self.recorded(position):
                     own.append(len(self.sites))
                     self.sites.append(Site(position, operand, space))
 
@@ -98,13 +107,15 @@ class _Tracing(Translator):
                 continue
             try:
                 to.guard = self.guard_of(item.predicate)
-                for operand, space in _recorded(item):
-                    self.record(item, operand, next(sites), number)
+                for operand, space in self.recorded(position):
+                    self.record(position, operand, next(sites), number)
                     number += 1
                     if self.both and position in self.needed.positions and item.base in LOADS:
                         self.record_reach(READ, item, operand, space)
                     elif self.both and position in self.needed.left:
                         self.record_reach(WRITTEN, item, operand, space)
+                if position in self.tested:
+                    self.record_test(item, *self.tested[position])
                 if position == node.block.end - 1 and self.control(node, item):
                     continue
                 carried_out = position in self.needed.positions or item.base in _MEETS
@@ -128,10 +139,29 @@ class _Tracing(Translator):
             known = to.p("or.pred", known, to.p("setp.gt.u32", now, limit))
         return known
 
-    def record(self, item: Decoded, operand: int, site: int, number: int) -> None:
-        to, space = self.to, self.sites[site].space
+    def recorded(self, position: int) -> list[tuple[int, str]]:
+        """The operands of an instruction that are recorded, with their state spaces."""
+        found = _recorded(self.graph.listing.instructions[position])
+        if found and position in self.graph.states:
+            place = found[0][0]
+            found += [(place, "mbarrier"), (place, "value")]
+        return found
+
+    def record(self, position: int, operand: int, site: int, number: int) -> None:
+        to, space, item = self.to, self.sites[site].space, self.graph.listing.instructions[position]
+        state = self.graph.states.get(position)
+        if state is not None and space == "value":
+            self.record_state(item, state, number)
+            return
         if space == "copy":
             self.record_copy(item, number)
+            return
+        if names_barrier(item):
+            name, *counts = barrier_values(item, to)
+            held = to.r("mov.b32", OFF)
+            warps = to.r("shr.u32", counts[0], 5) if counts else "0"
+            to.do(f"bfi.b32 {held}, {warps}, {name}, 4, 28")
+            to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {held}")
             return
         if space == "word":
             described = described_by(item.operands[operand])
@@ -166,6 +196,8 @@ class _Tracing(Translator):
         base, offset = _ADDRESS.match(text).groups("0")  # type: ignore[union-attr]
         if near:
             word = to.r("shr.u32", to.r("add.u32", base, offset), 2)
+            if state is not None and space == "mbarrier":
+                word = to.r("and.b32", word, 0xFFFFFFFE)
         else:
             moved = to.q("add.u64", base, offset)
             word = to.low(to.q("shr.u64", moved, 2))
@@ -174,6 +206,28 @@ class _Tracing(Translator):
         to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {held}")
         if space in ("global", "generic"):
             to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
+
+    def record_state(self, item: Decoded, state: StateAccess, number: int) -> None:
+        """Records the value of an access to the state of an mbarrier as those of ``SYNCS``."""
+        to = self.to
+        held = to.r("mov.b32", OFF)
+        value = "0"
+        if state.kind == "init":  # 2³⁰ minus the arrivals, which there is twice 2²⁰ minus them
+            lower = to.word(read_operand(item.operands[-1]))
+            value = to.r("shl.b32", to.r("sub.s32", lower, _FULL_STATE), 1)
+        elif state.kind == "test":
+            self.tested[state.tested_at] = number, item.operands[0]
+        elif state.how & Signal.TIMES:
+            value = to.word(read_operand(item.operands[-1]))
+        to.do(f"mov.b32 {held}, {value}")
+        to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {held}")
+
+    def record_test(self, item: Decoded, number: int, loaded: str) -> None:
+        """Records the parity that a test waits for, at the load before it."""
+        test, to = test_of(item, loaded), self.to
+        assert test is not None
+        state = to.word(read_operand(test[1])) if test[1] else str(1 << 31 if test[0] == _EVEN else 0)
+        to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {to.r('and.b32', state, 1 << 31)}")
 
     def record_copy(self, item: Decoded, number: int) -> None:
         """Records the fields of a copy, with the values of the lowest lane that issues it."""
@@ -266,6 +320,12 @@ class _Tracing(Translator):
         return setup("C", offset, len(self.sites))
 
 
+#: From this architecture on, mbarriers have instructions of their own.
+_OWN = 90
+#: 2³⁰ − 2²⁰: by this the lower word of a state exceeds 2²⁰ minus the expected arrivals.
+_FULL_STATE = (1 << 30) - (1 << 20)
+#: The function of ``LOP3`` that tests for an even phase.
+_EVEN = 0xC
 #: Where warps of all CTAs of a cluster wait for each other.
 _MEETS = frozenset(["UCGABAR_WAIT"])
 #: Copies that read shared memory.

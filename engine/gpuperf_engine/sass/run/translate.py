@@ -30,7 +30,7 @@ from . import (
 from .banks import BANKS, NEW, WORKSPACE, places_of
 from .deciding import is_moved
 from .operands import Register, read_operand
-from .paths import Gate, Node, nodes_of, syncs
+from .paths import Gate, Hop, Node, nodes_of, syncs
 from .pointers import Callees, callees_of
 from .writer import NotRun, Writer, both, opcode_row
 
@@ -397,13 +397,12 @@ class Translator:
             assert node.leaving is not None
             gate, target, _ = node.leaving
             to.start(f"K{node.index}")
-            mask = to.fresh("r")
-            to.line(f"activemask.b32 {mask}")
-            first = to.r("bfind.u32", to.r("and.b32", mask, to.r("neg.s32", mask)))
-            to.line(f"add.s32 %LEFT, {first}, {32 * target + 1}")
-            to.line(f"bra.uni G{gate.index}")
+            self.leave(Hop(gate, target))
         # In the order of their numbers.
-        for gate in dict.fromkeys(node.leaving[0] for node in leaving if node.leaving is not None):
+        left = [node.leaving[0] for node in leaving if node.leaving is not None]
+        for gate in left:
+            left += [goal.gate for goal in gate.targets if isinstance(goal, Hop) and goal.gate not in left]
+        for gate in dict.fromkeys(left):
             starts[gate.index] = len(to.lines)
             to.start(f"G{gate.index}")
             names = [f"G{gate.index}_{number}" for number in range(32 * len(gate.targets))]
@@ -413,8 +412,21 @@ class Translator:
             self.branches.append((len(to.lines), gate.meets))
             to.line(f"brx.idx {number}, G{gate.index}_T")
             for place, name in enumerate(names):
-                to.lines += [f"{name}:", f"bra.uni {label_of(gate.targets[place // 32])};"]
+                goal = gate.targets[place // 32]
+                to.start(name)
+                if isinstance(goal, Hop):
+                    self.leave(goal)
+                else:
+                    to.line(f"bra.uni {label_of(goal)}")
         return starts
+
+    def leave(self, hop: Hop) -> None:
+        """Leads lanes that leave a region to its gate, with the number of their path and target."""
+        to, mask = self.to, self.to.fresh("r")
+        to.line(f"activemask.b32 {mask}")
+        first = to.r("bfind.u32", to.r("and.b32", mask, to.r("neg.s32", mask)))
+        to.line(f"add.s32 %LEFT, {first}, {32 * hop.target + 1}")
+        to.line(f"bra.uni G{hop.gate.index}")
 
     def head(self) -> list[str]:
         """The statements in front of the first block."""
@@ -542,7 +554,7 @@ class Translator:
         if base in ("BRA", "JMP", "CALL"):
             self.branch(node, item)
             return True
-        if base == "BRX":
+        if base in ("BRX", "BRXU"):
             self.indirect(node, item)
             return True
         return False
@@ -669,7 +681,7 @@ class Translator:
         """``BRX R2 -0x120``: jumps to the address of the next instruction plus both."""
         to = self.to
         if to.guard:
-            raise NotRun("a guarded BRX")
+            raise NotRun(f"a guarded {item.base}")
         words = item.operands[0].split()
         register = read_operand(words[0])
         if not isinstance(register, Register) or len(words) != 2:

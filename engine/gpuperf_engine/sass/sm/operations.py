@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import ALIGNED, EITHER, FRACTION, NONE, Image, Kind, Op, Tensor
+from ...jit.ir.sm_records import ALIGNED, EITHER, FRACTION, NONE, Image, Kind, Op, Signal, Tensor
 from ...jit.ir.sm_records import Block as BlockRecord
 from ...machines.expansion import expansion_of
-from ..graph import Graph
+from ..graph import Graph, StateAccess
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
 from ..products import PRODUCTS, machine_cost
@@ -26,6 +26,7 @@ from ..registers import (
     accesses_of,
     fragment_of,
 )
+from ..run.asynchronous import names_barrier
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
 from ..run.writer import NotRun
@@ -57,6 +58,15 @@ _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
 _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
+_STATES = {"init": Kind.INIT, "signal": Kind.SIGNAL, "test": Kind.TEST}
+#: What a lane signals to an mbarrier: its arrivals (A) and transactions (T), each none, one, or by a register.
+_SIGNALS = {
+    "A1T0": Signal.ARRIVES,
+    "ART0": Signal.ARRIVES | Signal.TIMES,
+    "A0TR": Signal.BYTES,
+    "A0TX": Signal.BYTES | Signal.COMPLETES,
+    "A0T1": Signal.ONE,
+}
 #: Instructions on tensor memory, besides products.
 _TENSOR = TENSOR_PRODUCTS | {"UTCCP", "UTCSHIFT", "UTCBAR", "UTCATOMSWS", "LDTM", "STTM"}
 #: Sectors of a line that a prefetch size has.
@@ -122,6 +132,8 @@ class Operations:
         for position, (item, accesses) in enumerate(zip(self.items, known)):
             self._fill(position, item, accesses, ports[position], place)
             place += 2 * (len(accesses.reads) + len(accesses.writes))
+        for position, state in graph.states.items():
+            self._fill_state(position, state)
         self._read_only_waits()
         # If the code fits in the instruction cache, the previous launch left all of it there: no lookups are needed.
         if numbers.code is not None and len(self.items) > CODE_LINE * numbers.code.icc_lines:
@@ -182,7 +194,7 @@ class Operations:
     @property
     def has_barrier(self) -> bool:
         """Whether warps wait for one another at one of the 16 barriers of their CTA."""
-        return bool((self.counted(Op.KIND, np.uint16) == Kind.BARRIER).any())
+        return bool(np.isin(self.counted(Op.KIND, np.uint16), (Kind.BARRIER, Kind.NAMED_BARRIER)).any())
 
     def change(self, changed: Mapping[int, int]) -> None:
         """Sets the changes (``Change``) of instructions, by position, and clears all others."""
@@ -209,6 +221,12 @@ class Operations:
         halves[Op.COLLECT // 2] = self._collect(kind, item, (ports[0] & 15) + (ports[0] >> 4))
         row[Op.FETCH], row[Op.PAST_L1] = _fetch(item), _past_l1(item)
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
+
+    def _fill_state(self, position: int, state: StateAccess) -> None:
+        """Makes an access to the state of an mbarrier in shared memory a change or test of the mbarrier too."""
+        row = self.table[position * Op.BYTES : (position + 1) * Op.BYTES]
+        row.view(np.uint16)[Op.KIND // 2] = _STATES[state.kind]
+        row.view(np.uint64)[Op.ARGUMENT // 8] = Signal.STATE | state.how
 
     def _window(self, kind: int, item: Decoded, reads: int) -> int:
         """The clocks in which an instruction of fixed latency must read its registers (``reads``, by bank); 0 for others, which wait
@@ -373,16 +391,38 @@ def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | N
     if base in COPIES:
         return Kind.TRANSFER, 1, 0
     if base == "ARRIVES":
-        return Kind.COPIES_SIGNAL, 1, 0
+        return Kind.COPIES_SIGNAL, 1, _signal_of(item)
     if base in ("STAS", "REDAS"):
-        return Kind.DATA_SIGNAL, numbers.latencies["shared"], 1
+        return Kind.DATA_SIGNAL, numbers.latencies["shared"], Signal.BYTES | Signal.COMPLETES
     if base == "SYNCS" and words[1] in _TOLD:
-        kind = _TOLD[words[1]]
-        if kind == Kind.SIGNAL and "A1T0" not in words:
-            kind = Kind.EXPECT
-        # the argument: 1 if nothing arrives
-        return kind, numbers.latencies["shared"], int(kind == Kind.EXPECT and "A0TR" in words)
+        kind, how = _TOLD[words[1]], 0
+        if kind == Kind.SIGNAL:
+            how = _signal_of(item)
+            kind = Kind.EXPECT if how & (Signal.BYTES | Signal.ONE) else kind
+        return kind, numbers.latencies["shared"], how
     return None
+
+
+def _signal_of(item: Decoded) -> int:
+    """What an instruction (``SYNCS.ARRIVE`` or ``ARRIVES``) signals to an mbarrier, as bits of ``Signal``. Raises ``NotRun`` for an
+    unknown one.
+
+    ``ptxas`` writes ``A1T0`` for ``mbarrier.arrive``, ``ART0`` with a count, nothing with ``expect_tx``; ``A0TR`` for ``expect_tx``,
+    ``A0TX`` for ``complete_tx``. For ``cp.async.mbarrier.arrive`` it expects one transaction more (``A0T1``), which ``TRANSCNT``
+    completes with the copies; ``ARVCNT``, of ``.noinc``, is an arrival.
+    """
+    words = item.opcode.split(".")
+    if item.base == "ARRIVES":
+        return Signal.ONE | Signal.COMPLETES if "TRANSCNT" in words else Signal.ARRIVES
+    effects = [effect for word, effect in _SIGNALS.items() if word in words]
+    if (
+        not {*words} <= _SIGNALS.keys() | {"SYNCS", "ARRIVE", "TRANS64", "RED", "TMASK", "OPTOUT"}
+        or len(effects) > 1
+    ):
+        raise NotRun(f"{item.opcode} is not known here")
+    returns = "RED" not in words and bool(accesses_of(item).writes)
+    how = effects[0] if effects else Signal.ARRIVES | Signal.BYTES
+    return how | Signal.DROPS * ("OPTOUT" in words) | Signal.RETURNS * returns
 
 
 def _of_tensor_memory(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
@@ -436,7 +476,9 @@ def shape_of(item: Decoded) -> tuple[int, int]:
 
 def _barrier(item: Decoded) -> tuple[int, int, int]:
     """The kind, the latency and the argument of a barrier: its number, plus 16 times the number of warps that it waits for; 0 warps:
-    all of the CTA that have not ended."""
+    all of the CTA that have not ended. The trace records a barrier that registers name."""
+    if names_barrier(item):
+        return (Kind.NAMED_ARRIVE if "ARV" in item.opcode else Kind.NAMED_BARRIER), 1, 0
     values = [one.value or 0 for one in map(read_operand, item.operands) if isinstance(one, Immediate)]
     number = values[0] & 15 if values else 0
     warps = values[1] // 32 if len(values) > 1 else 0

@@ -240,6 +240,9 @@ def cluster_barrier(words: list[str]) -> tuple[str, ...]:
     return ("UCGABAR_ARV",) if "relaxed" in words else (*_RELEASES, "UCGABAR_ARV")
 
 
+_TRANSACTIONS = {"expect_tx": ".A0TR", "complete_tx": ".A0TX"}
+
+
 def _signal(item: Instruction, values: Values) -> list[Made]:
     """Changes of mbarriers."""
     words = item.opcode.split(".")
@@ -248,9 +251,15 @@ def _signal(item: Instruction, values: Values) -> list[Made]:
     latency = values.latencies["shared"]
     sites = ((0, "mbarrier"), (1, "value"))
     if words[0] == "cp":
-        if "noinc" not in words:
-            raise _refuse(item)
-        return [Made("ARRIVES.LDGSTSBAR.64.ARVCNT", (*where, *values.order), values.order, where, sites)]
+        counted = "ARVCNT" if "noinc" in words else "TRANSCNT"
+        arrival = Made(f"ARRIVES.LDGSTSBAR.64.{counted}", (*where, *values.order), values.order, where, sites)
+        if "noinc" in words:
+            return [arrival]
+        # a transaction more, which the copies complete
+        more = Made(
+            "SYNCS.ARRIVE.TRANS64.RED.A0T1", (*where, *values.order), values.order, where, sites, latency
+        )
+        return [more, arrival]
     if words[1] == "inval":
         return [Made("SYNCS.CCTL.IV", (*where, *values.order), values.order, where)]
     if words[1] == "init":
@@ -258,21 +267,22 @@ def _signal(item: Instruction, values: Values) -> list[Made]:
             raise _refuse(item)
         count = values.roots_of(_registers(item, "count"))
         return [Made("SYNCS.EXCH.64", (*where, *count, *values.order), values.order, where, sites)]
-    if words[1] not in ("arrive", "arrive_drop", "expect_tx") or any("multicast" in word for word in words):
+    if words[1] not in ("arrive", "arrive_drop", *_TRANSACTIONS) or "noComplete" in words:
         raise _refuse(item)
-    if "noComplete" in words or words[1] == "arrive_drop":
+    if any("multicast" in word for word in words):
         raise _refuse(item)
-    if "expect_tx" in words:
-        opcode = "SYNCS.ARRIVE.TRANS64" + (".RED.A0TR" if words[1] == "expect_tx" else "")
-        # Constants are in registers from the start.
-        given = values.roots_of(_registers(item, "tx", "count"))
+    # Constants are in registers from the start.
+    given = values.roots_of(_registers(item, "tx", "count"))
+    far = "shared::cluster" in words
+    if words[1] in _TRANSACTIONS:
+        far, effect = True, _TRANSACTIONS[words[1]]
+    elif "expect_tx" in words:
+        effect = ""
     else:
         times = _operand(item, "count")
-        if times is not None and values.known(times) != 1:
-            raise NotRun(f"{item.opcode} with a count {_LATER}")
-        opcode, given = "SYNCS.ARRIVE.TRANS64.A1T0", ()
-    if "shared::cluster" in words and "RED" not in opcode:
-        opcode = opcode.replace("TRANS64", "TRANS64.RED")
+        once = times is None or values.known(times) == 1
+        effect, given = (".A1T0", ()) if once else (".ART0", given)
+    opcode = f"SYNCS.ARRIVE.TRANS64{'.RED' * far}{'.OPTOUT' * (words[1] == 'arrive_drop')}{effect}"
     released = "cluster" in words and "relaxed" not in words
     return [
         *(Made(name, values.order, values.order) for name in _RELEASES if released),
@@ -540,10 +550,8 @@ class Recordings:
         elif words[1] == "init" and count is not None:
             line(f"sub.u32 %Tword, {_FULL}, {spelled(count)}")
             line("shl.b32 %Tword, %Tword, 1")
-        elif "expect_tx" in words:
-            given = tx if tx is not None else count
-            assert given is not None
-            line(f"mov.b32 %Tword, {spelled(given)}")
+        elif tx is not None or count is not None:
+            line(f"mov.b32 %Tword, {spelled(tx or count or Sink(item.span))}")
         else:
             line("mov.u32 %Tword, 0")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...flow.operands import access_bytes
+from ...flow.operands import access_bytes, matched
 from ...isa.effects import (
     ACTIVEMASK,
     ASYNC_COPY,
@@ -112,7 +112,7 @@ def pieces_of(instruction: Instruction, architecture: int) -> tuple[Piece, ...]:
     if effect is CLUSTER_BARRIER:
         return tuple(map(Piece, cluster_barrier(words)))
     if effect is BARRIER:
-        return (Piece(_barrier(instruction)),)
+        return tuple(map(Piece, _barrier(instruction)))
     if effect is ASYNC_COPY:
         return _group(instruction)
     if effect in _EXCHANGES:
@@ -206,17 +206,19 @@ def _fence(words: list[str], architecture: int) -> tuple[Piece, ...]:
     return (Piece("MEMBAR.SC.SYS" if scope == "sys" else "MEMBAR.SC.GPU"), Piece("ERRBAR"))
 
 
-def _barrier(instruction: Instruction) -> str:
-    values = [one.value if isinstance(one, Immediate) else None for one in instruction.operands]
-    if None in values[:2]:
+def _barrier(instruction: Instruction) -> tuple[str, ...]:
+    numbers = [operand for slot, operand in matched(instruction) if slot.name in ("a", "b")]
+    values = [one.value for one in numbers if isinstance(one, Immediate)]
+    if len(values) < len(numbers):
         raise NotRun(
             "its barriers have numbers or counts in registers, which are simulated on machine code only"
         )
     words = instruction.opcode.split(".")
+    named = ", ".join(f"{value:#x}" for value in values or [0])
     if "red" in words:
-        return f"BAR.RED.POPC.DEFER_BLOCKING {(values or [0])[0]:#x}"
-    name = "BAR.ARV" if "arrive" in words else "BAR.SYNC.DEFER_BLOCKING"
-    return f"{name} {', '.join(f'{value:#x}' for value in (values or [0])[:2])}"
+        # the result is read behind the barrier
+        return f"BAR.RED.POPC.DEFER_BLOCKING {named}", "B2R.RESULT"
+    return (f"{'BAR.ARV' if 'arrive' in words else 'BAR.SYNC.DEFER_BLOCKING'} {named}",)
 
 
 def _group(instruction: Instruction) -> tuple[Piece, ...]:

@@ -106,7 +106,7 @@ def sm_arrived(sm: Sm, warp: Warp, copy: Copy, place: int, start: int, far: int)
             peer = Sm(sm.PEERS + told * Sm.BYTES)
             other = Slot(peer.SLOT + offset)
             by = sm_position(sm, warp.OP)
-            if sm_signal(peer, other, number, 0, 0 - copy.BYTES_MOVED, start + latency + late, by):
+            if sm_signal(peer, other, number, 0, 0, 0 - copy.BYTES_MOVED, start + latency + late, by):
                 sm_again(peer)
         rank += 1
     return 0
@@ -122,7 +122,7 @@ def sm_passed(sm: Sm, warp: Warp, copy: Copy, word: int, start: int) -> int:
     peer = Sm(sm.PEERS + (word >> 16 & 255) * Sm.BYTES)
     other = Slot(peer.SLOT + (warp.SLOT - sm.SLOT))
     by = sm_position(sm, warp.OP)
-    if sm_signal(peer, other, word >> 8 & 255, 0, 0 - copy.BYTES_MOVED, done, by):
+    if sm_signal(peer, other, word >> 8 & 255, 0, 0, 0 - copy.BYTES_MOVED, done, by):
         sm_again(peer)
     return 0
 

@@ -368,15 +368,16 @@ def sm_written(warp: Warp, op: Op, ready: int) -> int:
     return 0
 
 
-def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
-    """A warp arrives at a barrier, and waits there unless the instruction only arrives."""
+def sm_barrier(sm: Sm, warp: Warp, named: int, waits: int, now: int) -> int:
+    """A warp arrives at a barrier, ``named`` by its number plus 16 times the number of warps, and waits there unless the instruction
+    only arrives."""
     slot = Slot(warp.SLOT)
-    barrier = op.ARGUMENT & 15
-    expected = op.ARGUMENT >> 4
+    barrier = named & 15
+    expected = named >> 4
     if expected == 0:
         expected = slot.LIVE
     slot.ARRIVED[barrier] += 1
-    if op.KIND == Kind.BARRIER:
+    if waits:
         warp.STATE = barrier + 2
     if slot.ARRIVED[barrier] >= expected:
         sm_release(sm, slot, barrier, warp, now)
@@ -387,11 +388,19 @@ def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     """Effects of an instruction on other warps: its warp waits for them, or resumes them."""
     warp.HELD = op
+    kind = op.KIND
+    named = op.ARGUMENT
+    if kind == Kind.NAMED_BARRIER or kind == Kind.NAMED_ARRIVE:
+        named = warp.WANTED
+        warp.WANTED = 0
+        if named == END:
+            return 0
     if op.CHANGE & Change.NO_BARRIER:
         return 0
-    kind = op.KIND
-    if kind == Kind.BARRIER or kind == Kind.ARRIVE:
-        sm_barrier(sm, warp, op, now)
+    if kind == Kind.BARRIER or kind == Kind.NAMED_BARRIER:
+        sm_barrier(sm, warp, named, 1, now)
+    elif kind == Kind.ARRIVE or kind == Kind.NAMED_ARRIVE:
+        sm_barrier(sm, warp, named, 0, now)
     elif kind == Kind.ALLOCATE and warp.WANTED:
         warp.STATE = 41
     elif kind == Kind.TEST and warp.TESTS:
@@ -454,6 +463,10 @@ def sm_issue(sm: Sm, part: int) -> int:
         until = sm.IMAGED
     elif kind >= Kind.TENSOR:
         ready = sm_tensor(sm, part, warp, op, now)
+    elif kind == Kind.NAMED_BARRIER or kind == Kind.NAMED_ARRIVE:
+        # before the next block is read
+        warp.WANTED = load32(warp.PLACE)
+        warp.PLACE += 4
     elif kind == Kind.COMMIT:
         sm_committed(warp)
     elif op.COMMON:

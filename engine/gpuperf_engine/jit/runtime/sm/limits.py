@@ -6,7 +6,7 @@ times.
 
 from __future__ import annotations
 
-from ...ir.sm_records import END, Copy, Kind, Limits, Op
+from ...ir.sm_records import END, Copy, Kind, Limits, Op, Signal
 from ..intrinsics import load32, load64
 
 
@@ -71,13 +71,16 @@ def sm_lines_fit(most: Limits, place: int) -> int:
     return place
 
 
-def sm_words_fit(most: Limits, kind: int, place: int) -> int:
+def sm_words_fit(most: Limits, op: Op, place: int) -> int:
     """The end of the words at ``place`` of an instruction; 0 if they do not fit."""
+    kind = op.KIND
+    if kind >= Kind.INIT and op.ARGUMENT & Signal.STATE:
+        place += 4
     if kind >= Kind.INIT or kind == Kind.TENSOR_COMMIT:
         return sm_signals_fit(most, place)
     if kind == Kind.TRANSFER:
         return sm_copy_fits(most, place)
-    if kind == Kind.TENSOR or kind == Kind.ALLOCATE or kind == Kind.IMAGE:
+    if kind == Kind.TENSOR or kind == Kind.ALLOCATE or kind == Kind.IMAGE or kind < Kind.TRANSFER:
         place += 4
     elif kind >= Kind.SHARED and kind != Kind.SHUFFLE:
         if kind == Kind.COPY:
@@ -103,9 +106,8 @@ def sm_fits(most: Limits) -> int:
         op = Op(load64(block))
         last = load64(block + 8)
         while op < last:
-            kind = op.KIND
-            if kind >= Kind.TRANSFER:
-                place = sm_words_fit(most, kind, place)
+            if op.KIND >= Kind.NAMED_BARRIER:
+                place = sm_words_fit(most, op, place)
                 if place == 0:
                     return 0
             op = Op(op + Op.BYTES)

@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.sm_records import CAUSE_BIT, Cause, Kind, Mbarrier, Op, Slot, Sm, Warp
+from ...ir.sm_records import CAUSE_BIT, Cause, Kind, Mbarrier, Op, Signal, Slot, Sm, Warp
 from ..intrinsics import load32
 from .choice import sm_again, sm_turn
 from .stalls import sm_held, sm_position
@@ -35,16 +35,21 @@ def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int, why: int) -> i
     return count
 
 
-def sm_signal(sm: Sm, slot: Slot, number: int, arrivals: int, expected: int, at: int, by: int) -> int:
-    """Signal arrivals and expected bytes (negative: bytes that have arrived) to an mbarrier; ``by`` is the position of the
-    instruction. The last signal of a phase resumes the warps that wait for it. Returns whether any resumed."""
+def sm_signal(
+    sm: Sm, slot: Slot, number: int, arrivals: int, dropped: int, expected: int, at: int, by: int
+) -> int:
+    """Signal arrivals and expected bytes (negative: bytes that have arrived) to an mbarrier; from the next phase on, ``dropped`` fewer
+    arrivals are expected. ``by`` is the position of the instruction. The last signal of a phase resumes the warps that wait for it.
+    Returns whether any resumed."""
     told = Mbarrier(slot.MBARRIERS + number * Mbarrier.BYTES)
+    known = told.COUNT
+    told.COUNT -= dropped
     if told.READY < at:
         told.READY = at
         told.BY = by
     told.PENDING -= arrivals
     told.EXPECTED += expected
-    if told.PENDING == 0 and told.EXPECTED == 0 and told.COUNT:
+    if told.PENDING == 0 and told.EXPECTED == 0 and known:
         parity = told.PHASE & 1
         ready = told.READY
         told.DONE[parity] = ready
@@ -103,18 +108,27 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
                 warp.TESTS = number + 1
                 warp.PARITY = parity
         else:
-            told.TOKENS = told.TOKENS & ~(1 << warp.NUMBER) | (told.PHASE & 1) << warp.NUMBER
+            how = op.ARGUMENT
+            if how & Signal.RETURNS:
+                told.TOKENS = told.TOKENS & ~(1 << warp.NUMBER) | (told.PHASE & 1) << warp.NUMBER
             if kind == Kind.COPIES_SIGNAL and warp.COPIED > at:
                 at = warp.COPIED
             expected = 0
-            arrivals = lanes
-            if kind == Kind.EXPECT:
+            if how & Signal.BYTES:
                 expected = value * lanes
-            elif kind == Kind.DATA_SIGNAL:
-                expected = 0 - value * lanes
-            if op.ARGUMENT:
-                arrivals = 0
-            if sm_signal(peer, other, number, arrivals, expected, at, by):
+            elif how & Signal.ONE:
+                expected = lanes
+            if how & Signal.COMPLETES:
+                expected = 0 - expected
+            times = lanes
+            if how & Signal.TIMES:
+                # before Hopper, copies take back arrivals
+                times = (value - (value >> 31 << 32)) * lanes
+            arrivals = times * (how & Signal.ARRIVES)
+            dropped = 0
+            if how & Signal.DROPS:
+                dropped = times
+            if sm_signal(peer, other, number, arrivals, dropped, expected, at, by):
                 sm_again(peer)
     warp.PLACE = place
     return ready

@@ -5,7 +5,20 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.sm_records import FRACTION, GROUPS, MOST_QUEUED, TAG_SETS, Change, Kind, Line, Op, Slot, Sm, Warp
+from ...ir.sm_records import (
+    FRACTION,
+    GROUPS,
+    MOST_QUEUED,
+    TAG_SETS,
+    Change,
+    Kind,
+    Line,
+    Op,
+    Signal,
+    Slot,
+    Sm,
+    Warp,
+)
 from ..intrinsics import bits_count, load8, load32, load64, separate, store64
 from .mbarriers import sm_told
 from .stalls import sm_event, sm_position
@@ -376,8 +389,29 @@ def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, af
     return 0
 
 
+def sm_told_state(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """As ``sm_told_by``, of an access to the state of an mbarrier in shared memory, which may have bank conflicts."""
+    head = load32(warp.PLACE)
+    warp.PLACE += 4
+    waves = head & 255
+    op.LANES += head >> 16 & 255
+    start = now
+    if head:
+        start = sm_served(sm, part, warp, op, waves * sm.WAVE, 0, now)
+    told = sm_told(sm, warp, op, start)
+    own = start + op.LATENCY
+    if waves:
+        own += (waves - 1) * sm.WAVE
+    if own < told:
+        return told
+    sm.LATE_BY = 0
+    return own
+
+
 def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """When the result of an instruction on mbarriers is ready."""
+    if op.ARGUMENT & Signal.STATE:
+        return sm_told_state(sm, part, warp, op, now)
     start = sm_queued(sm, part, op, sm.LSU_CLOCKS, now)
     sm.LSU_BUSY += sm.LSU_CLOCKS
     op.MOVED += sm.LSU_CLOCKS

@@ -128,7 +128,7 @@ def sm_told_products(sm: Sm, warp: Warp, op: Op, now: int) -> int:
                 at = done
                 if peer != sm:
                     at += sm.LATENCY_CLUSTER // 2
-                if sm_signal(peer, Slot(peer.SLOT + offset), word & 255, 1, 0, at, by):
+                if sm_signal(peer, Slot(peer.SLOT + offset), word & 255, 1, 0, 0, at, by):
                     sm_again(peer)
             rank += 1
     warp.PLACE = place

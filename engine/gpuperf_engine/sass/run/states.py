@@ -1,0 +1,72 @@
+"""Accesses to mbarriers before Hopper, whose states ``ptxas`` keeps in shared memory (``mbarriers``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...jit.ir.sm_records import Signal
+from ...ptx.syntax import Instruction
+from ..graph import Graph, StateAccess
+from ..listing import NEVER, Decoded
+from ..registers import accesses_of
+from .mbarriers import test_of
+from .operands import Address, Register, read_operand
+
+__all__ = ["accesses_of_states"]
+
+#: The offset of the upper word of a state, which holds the phase and the pending arrivals; the lower one holds the expected ones.
+_UPPER = 4
+
+
+def accesses_of_states(graph: Graph, instructions: Sequence[Instruction]) -> dict[int, StateAccess]:
+    """By position, what instructions do with states, as far as they are of the forms of ``ptxas`` 13.0; ``instructions``: the PTX. The
+    arrival of copies (``ARRIVES``) says what it does by its opcode."""
+    items = graph.listing.instructions
+    found: dict[int, StateAccess] = {}
+    for block in graph.blocks:
+        for position in range(block.start, block.end):
+            item = items[position]
+            if not 0 < item.ptx <= len(instructions) or item.predicate in NEVER:
+                continue
+            opcode = instructions[item.ptx - 1].opcode
+            if not opcode.startswith(("mbarrier.", "cp.async.mbarrier.")):
+                continue
+            if item.base == "LDS" and "_wait" in opcode and _offset(item) & _UPPER:
+                tested_at = _test(items, position, block.end)
+                if tested_at >= 0:
+                    found[position] = StateAccess("test", tested_at=tested_at)
+            elif item.base == "STS" and opcode.startswith("mbarrier.init"):
+                found[position] = StateAccess("init")
+            elif item.base == "ATOMS" and (how := _signal(item)):
+                found[position] = StateAccess("signal", how)
+    return found
+
+
+def _offset(item: Decoded) -> int:
+    places = [read_operand(text) for text in item.operands]
+    return next(place.offset for place in places if isinstance(place, Address))
+
+
+def _signal(item: Decoded) -> int:
+    """What an atomic on a word of a state signals: ``ARRIVE``, or arrivals that are added to a word, for the other lanes too."""
+    words = item.opcode.split(".")
+    if "ARRIVE" in words:
+        return Signal.ARRIVES
+    effect = Signal.ARRIVES if _offset(item) & _UPPER else Signal.DROPS
+    if "INC" in words:
+        return effect
+    return effect | Signal.TIMES if "ADD" in words else 0
+
+
+def _test(items: Sequence[Decoded], position: int, end: int) -> int:
+    """The position of the test of the phase that is loaded at ``position``, in the same block; -1 without one."""
+    loaded = items[position].operands[0]
+    register = read_operand(loaded)
+    if items[position].predicate or not isinstance(register, Register):
+        return -1
+    for later in range(position + 1, end):
+        if test_of(items[later], loaded) is not None:
+            return later
+        if register.number in accesses_of(items[later]).writes:
+            return -1
+    return -1

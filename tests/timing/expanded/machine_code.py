@@ -50,7 +50,7 @@ def code(
             origins = {new: old if old is None else origins.get(old, old) for new, old in pairs}
             program = program_of(made.kernel)
     spaces = tuple(site.space for site in program.sites)
-    return code_of(program, architecture, spaces, allocated or Allocation(255), LATENCIES, origins)
+    return code_of(program, architecture, spaces, allocated or Allocation(255), LATENCIES, origins, 38)
 
 
 def opcodes(of: Code) -> list[str]:

@@ -224,3 +224,15 @@ def test_kernels_that_need_an_assembler_are_refused() -> None:
     execute(case.program(), engine)
     with pytest.raises(NotRun, match="calls functions"):
         timed(engine.profiles[0], "rtx-a6000")
+
+
+def test_code_that_does_not_fit_into_the_instruction_cache_may_end_with_an_exchange() -> None:
+    """Its last blocks have their instructions in an earlier one. More code takes longer by more than its issue, and ends."""
+
+    def body(count: int) -> str:
+        chain = "fma.rn.f32 %f1, %f1, %f2, %f1;" * count
+        return f"mov.f32 %f1, 0f3F800000; {chain} shfl.sync.bfly.b32 %f1, %f1, 1, 31, -1; st.global.f32 [%q5], %f1;"
+
+    machine = load_machine("rtx-a6000")
+    short, long = (timed(profiled(body(count)), machine) for count in (1000, 12000))
+    assert long.cycles - short.cycles > 11000 * machine.latencies["fma"]

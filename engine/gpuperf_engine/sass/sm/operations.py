@@ -159,9 +159,8 @@ class Operations:
     def _begin_lines(self, graph: Graph) -> None:
         """Marks the positions where a warp may enter another line of code: the starts of lines and of basic blocks."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
-        places = np.union1d(
-            np.arange(0, len(self.items), CODE_LINE), np.array([block.start for block in graph.blocks])
-        ).astype(np.int64)
+        starts = [block.start for block in graph.blocks if block.start < block.end]
+        places = np.union1d(np.arange(0, len(self.items), CODE_LINE), starts).astype(np.int64)
         numbers = (1 + places // CODE_LINE).astype(np.uint32)
         rows[places, Op.LINE : Op.LINE + 4] = numbers[:, None].view(np.uint8)
 

@@ -7,13 +7,14 @@ times, is random (Poisson).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...results import LINE_BYTES
-from ..run.trace_kernel import TraceKernel
 from ..run.writer import NotRun
 from .asynchronous import Copies, ctas_of
 from .launch import Traced
@@ -46,10 +47,10 @@ def read_sectors(
         int(MOST_INSTRUCTIONS // max(1.0, instructions)),
     )
     memory = _memory(traced, numbers, resident, shared_per_cta)
-    tracer = traced.tracer
+    operations = Operations(traced.graph, numbers)
     read, counted = 0, 0
-    for ctas in ctas_of_sms(plan.ctas, sms, resident, most):
-        reads = _reads(traced, tracer, numbers, memory, ctas, resident)
+    for words in _words_of(traced, ctas_of_sms(plan.ctas, sms, resident, most)):
+        reads = _reads(traced, operations, numbers, memory, words, resident)
         # The first CTAs of a part fill L1, and the last ones have it for themselves.
         if plan.ctas > sms * most:
             reads = reads[resident:-resident]
@@ -79,25 +80,37 @@ def ctas_of_sms(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[n
     return [np.flatnonzero(owners == sm) for sm in chosen]
 
 
+def _words_of(traced: Traced, sms: list[NDArray[np.int64]]) -> Iterator[list[list[NDArray[np.uint32]]]]:
+    """The records of the CTAs of each SM, traced in one run if they fit into one."""
+    plan = traced.record.plan
+    wide, tall, _ = plan.grid
+
+    def whole(ctas: NDArray[np.int64]) -> list[list[NDArray[np.uint32]]]:
+        places = zip((ctas % wide).tolist(), (ctas // wide % tall).tolist(), (ctas // (wide * tall)).tolist())
+        return traced.tracer.whole(traced.record, ctas_of(list(places), plan.cluster), traced.classes.words)
+
+    try:
+        every = iter(whole(np.concatenate(sms)))
+    except NotRun:
+        yield from map(whole, sms)
+        return
+    for own in sms:
+        yield list(islice(every, len(own)))
+
+
 def _reads(
     traced: Traced,
-    tracer: TraceKernel,
+    operations: Operations,
     numbers: SmNumbers,
     memory: Memory,
-    ctas: NDArray[np.int64],
+    words: list[list[NDArray[np.uint32]]],
     resident: int,
 ) -> NDArray[np.uint64]:
-    """The sectors that each of the CTAs of an SM reads."""
-    record, plan = traced.record, traced.record.plan
-    wide, tall, _ = plan.grid
-    places = list(
-        zip((ctas % wide).tolist(), (ctas // wide % tall).tolist(), (ctas // (wide * tall)).tolist())
-    )
-    words = tracer.whole(record, ctas_of(places, plan.cluster), traced.classes.words)
+    """The sectors that each of the CTAs of an SM reads; ``words``: their records."""
+    plan, tracer = traced.record.plan, traced.tracer
     named = named_of(tracer, [0] * len(tracer.sites))
     classes = classes_together(named, words)
-    operations = Operations(traced.graph, numbers)
-    ran = np.arange(len(ctas), dtype=np.int64)
+    ran = np.arange(len(words), dtype=np.int64)
     found = simulate(
         operations,
         Classes(classes, (), {}, plan.grid),
@@ -105,7 +118,7 @@ def _reads(
         numbers,
         memory,
         ran,
-        min(resident, len(ctas)),
+        min(resident, len(words)),
         plan.warps_per_cta,
     )
     return found.reads

@@ -121,10 +121,12 @@ def code_of(
     allocated: Allocation,
     latencies: Mapping[str, float],
     origins: Mapping[Instruction, Instruction | None],
+    free: int,
 ) -> Code:
     """The machine code of a kernel for an architecture (``86``). ``spaces``: the state space of each memory site of the program,
     for generic addresses the observed one; ``allocated``: the most registers, and spills; ``latencies``: of results, for the order;
-    ``origins``: the PTX instructions of which those of an unrolled program were made. Raises ``NotRun`` for kernels that need an
+    ``origins``: the PTX instructions of which those of an unrolled program were made; ``free``: registers that
+    loads may take which come early. Raises ``NotRun`` for kernels that need an
     assembler."""
     if len(program.functions) > 1:
         raise NotRun("it calls functions, which are simulated on machine code only")
@@ -133,7 +135,7 @@ def code_of(
         raise NotRun(
             "an assembler packs pairs of its scalar halves into registers and instructions, which is simulated on machine code only"
         )
-    return _Builder(program, architecture, spaces, allocated, latencies, origins).code()
+    return _Builder(program, architecture, spaces, allocated, latencies, origins, free).code()
 
 
 @dataclass(eq=False)
@@ -144,6 +146,7 @@ class _Builder:
     allocated: Allocation
     latencies: Mapping[str, float]
     origins: Mapping[Instruction, Instruction | None]
+    early: int
     constant: frozenset[Register] = field(init=False)
     free: frozenset[Register] = field(init=False)
     #: What the first block computes for accesses of fragments in all blocks, and the blocks that use it, by value.
@@ -750,7 +753,7 @@ class _Builder:
         ]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
         limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
-        order, live = ordered(steps, sizes, live_out, limit)
+        order, live = ordered(steps, sizes, live_out, limit, self.early)
         self.live = max(self.live, live)
         return [kept[at] for at in order]
 

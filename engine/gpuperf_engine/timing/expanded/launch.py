@@ -7,6 +7,7 @@ from math import prod
 
 from ...jit import cache
 from ...machines.machine import Machine
+from ...machines.occupancy import WARP_SIZE
 from ...profile.build import LaunchRecord
 from ...ptx.syntax import Instruction
 from ...results import Resources
@@ -16,7 +17,7 @@ from ...sass.sm.kept import CodeSource
 from ...sass.sm.launch import Traced
 from ...sass.sm.streams import classes_of
 from ...simt.program import Program, program_of
-from ..launch.allocation import Allocation, allocate, most_registers, registers_that_fit
+from ..launch.allocation import Allocation, allocate, most_registers, registers_that_fit, spilling
 from ..launch.site_traffic import observed_sites
 from .asynchronous import changes_registers
 from .code import Code, code_of
@@ -34,6 +35,8 @@ REVISION = 2
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
 _KEPT_ASIDE = 2
+#: Warps of CTAs of which an SM can be full.
+_FEW = 4
 
 
 @dataclass(eq=False)
@@ -67,7 +70,15 @@ class ExpandedCode(CodeSource):
         return (
             "expanded",
             kernel.name,
-            repr((allocated, self._most(), self._spaces(), sorted(self.machine.latencies.items()))),
+            repr(
+                (
+                    allocated,
+                    self._most(),
+                    free_registers(self.machine),
+                    self._spaces(),
+                    sorted(self.machine.latencies.items()),
+                )
+            ),
         )
 
     def trace(self) -> Traced:
@@ -119,8 +130,10 @@ class ExpandedCode(CodeSource):
         return tuple(site.space for site in observed_sites(self.record))
 
     def _most(self) -> int:
-        """The most registers of a thread."""
-        return most_registers(self.record.program, self.machine)
+        """The most registers of a thread: of those with which the CTAs of the launch fit on an SM."""
+        fitting = registers_that_fit(self.machine, prod(self.record.plan.block))
+        most = most_registers(self.record.program, self.machine)
+        return min(most, fitting) if fitting and not changes_registers(self.record.program) else most
 
     def _built(self) -> tuple[Code, int]:
         """The code, and registers of a thread."""
@@ -133,8 +146,8 @@ class ExpandedCode(CodeSource):
         code = self._code(Allocation(most - _KEPT_ASIDE))
         if code.registers + _KEPT_ASIDE <= most:
             return code, code.registers + _KEPT_ASIDE
-        allocated = allocate(self.record, self.machine, self.given)
-        return self._code(allocated), allocated.registers
+        missing = code.registers + _KEPT_ASIDE - most
+        return self._code(spilling(self.record.program, most, missing)), most
 
     def _code(self, allocated: Allocation) -> Code:
         program, spaces = self.record.program, self._spaces()
@@ -154,7 +167,15 @@ class ExpandedCode(CodeSource):
             known = self.record.program.site_of
             spaces = tuple(spaces[known[origin]] for origin in sites if origin is not None)
         number = int(self.architecture[3:].rstrip("af"))
-        return code_of(program, number, spaces, allocated, self.machine.latencies, origins)
+        return code_of(
+            program, number, spaces, allocated, self.machine.latencies, origins, free_registers(self.machine)
+        )
+
+
+def free_registers(machine: Machine) -> int:
+    """The live registers of a thread with which an SM is full of warps: ``ptxas`` 13.0 gives small kernels with many loads up to 32
+    registers for sm_80 and sm_90, 40 for sm_86 and sm_89, and 64 for sm_75."""
+    return registers_that_fit(machine, _FEW * WARP_SIZE, machine.max_warps_per_sm // _FEW) - _KEPT_ASIDE
 
 
 def rewritten(program: Program) -> tuple[Program, dict[Instruction, Instruction | None]]:

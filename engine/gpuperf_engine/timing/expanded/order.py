@@ -22,8 +22,8 @@ __all__ = ["WAIT", "Step", "ordered"]
 WAIT = "wait"
 """The unit of instructions at which a warp waits for others, or for its copies."""
 
-#: Live registers up to which loads come early in any block, and registers beyond the fewest that a block needs.
-_FEW, _MORE = 40, 8
+#: Registers beyond the fewest that a block needs, in which loads come early in any block.
+_MORE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,16 @@ class Step:
 
 
 def ordered(
-    steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int], registers: int
+    steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int], registers: int, free: int
 ) -> tuple[list[int], int]:
     """The positions of the steps in their order, and the most registers that are live. ``words``: 32-bit registers of each value;
-    ``kept``: values that are live behind the steps; ``registers``: the most of a thread."""
+    ``kept``: values that are live behind the steps; ``registers``: the most of a thread; ``free``: live registers up to which loads
+    come early in any block."""
     values = _Values(steps, words, kept)
     given, fewest = max(values.live), _ordered(steps, values, 0, _Fallback.FEWEST)
     by_place = given <= fewest[1]
     least = min(given, fewest[1])
-    limit = min(registers, max(_FEW, least + _MORE))
+    limit = min(registers, max(free, least + _MORE))
     while limit > least:
         found = _ordered(steps, values, limit, _Fallback.PLACE if by_place else _Fallback.FEWEST)
         if found[1] <= registers:
@@ -58,8 +59,12 @@ def ordered(
         limit = (limit + least) // 2
     if not by_place:
         return fewest
-    found = _ordered(steps, values, max(registers, least), _Fallback.KEPT)
-    return found if found[1] <= max(registers, least) else (list(range(len(steps))), given)
+    most = max(registers, least)
+    for limit in range(most, max(least, most - _MORE) - 1, -1):
+        found = _ordered(steps, values, limit, _Fallback.KEPT)
+        if found[1] <= most:
+            return found
+    return list(range(len(steps))), given
 
 
 class _Fallback(Enum):

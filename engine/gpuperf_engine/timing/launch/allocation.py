@@ -19,7 +19,7 @@ from ...ptx.syntax import Immediate
 from ...results import Resources
 from ...simt.program import Program, declared_registers
 
-__all__ = ["NO_REGISTER", "Allocation", "allocate", "most_registers", "registers_that_fit"]
+__all__ = ["NO_REGISTER", "Allocation", "allocate", "most_registers", "registers_that_fit", "spilling"]
 
 _KEPT_ASIDE = 2
 """Registers that an estimate adds to live ones, for the ABI and address computations."""
@@ -133,6 +133,14 @@ def _spilled(program: Program, registers: int, constants: bool = False) -> Spill
     spilled = known[key]
     assert isinstance(spilled, Spilled)
     return spilled
+
+
+def spilling(program: Program, registers: int, words: int) -> Allocation:
+    """The allocation of a kernel whose code needs ``words`` more registers than the ``registers`` that it may have: so many words are
+    stored and loaded, where more are live in the PTX."""
+    spilled = _spilled(program, registers, constants=True)
+    loads, stores = (_scaled(spilled, items, words) for items in (spilled.loads, spilled.stores))
+    return Allocation(registers, loads, stores, words)
 
 
 def _scaled(

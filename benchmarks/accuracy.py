@@ -358,8 +358,8 @@ taken. The largest errors are `init` on H200 and GH200 (too fast), a convolution
 measured code was probably another, and stages 7 and 11 of the products (-8.6 and -13.2 %), whose code here is leaner than the
 measured one.
 
-It predicts the same rows without an assembler too (`simulation-expanded`, here revision 30001): streams with a mean error of
-3.4 % (99.6 % of the directions), convolutions with 7.8 % (92.9 %), products with 8.6 % (96.1 %).
+It predicts the same rows without an assembler too (`simulation-expanded`, here revision 31002): streams with a mean error of
+3.4 % (99.6 % of the directions), convolutions with 7.5 % (93.6 %), products with 8.2 % (92.2 %).
 
 | points | number | mean | median | worst | with sign | Spearman | direction of pairs > 5 % apart |
 |---|---:|---:|---:|---:|---:|---:|---:|

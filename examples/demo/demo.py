@@ -47,7 +47,7 @@ def main() -> None:
     step(
         "1. The gate on the example kernels: CUDA C++ and Triton, counted exactly, compared with the committed baselines"
     )
-    run(["--gpuperf", "-q", "examples"], ROOT, expect=0)
+    run(["--gpuperf", "-q", "-n", "auto", "examples"], ROOT, expect=0)
 
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)

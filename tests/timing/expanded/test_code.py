@@ -291,3 +291,26 @@ def test_registers_are_spilled_where_the_kernel_limits_them(limit: int, spilled:
         )
     else:
         assert 40 < registers < 60
+
+
+def test_registers_are_as_many_as_fit_with_the_ctas_of_the_launch() -> None:
+    """80 registers that are live together, in CTAs of 1024 threads, of which 64 registers each fit on an SM; 256 have more."""
+    floats, pairs = range(8, 56), range(8, 24)
+    body = THREAD + "\n".join(f"ld.global.f32 %f{at}, [%rd5+{128 * at}];" for at in floats)
+    body += "\n".join(f"ld.global.u64 %rd{at}, [%rd1+{128 * at}];" for at in pairs)
+    body += "\nbar.sync 0; ld.shared.f32 %f1, [tile]; ld.shared.u64 %rd6, [tile+8];\n"
+    body += "\n".join(f"fma.rn.f32 %f1, %f1, %f{at}, %f1;" for at in floats)
+    body += "\n".join(f"xor.b64 %rd6, %rd6, %rd{at};" for at in pairs)
+    kernel = ge.parse(
+        text(body + "\nst.global.f32 [%rd5], %f1; st.global.u64 [%rd1+8], %rd6;"), path="k.ptx"
+    )["k"]
+    found = {}
+    for threads in (256, 1024):
+        device = ge.Device({"memory"})
+        arrays = [device.zeros(1 << 14, np.float32) for _ in "ab"]
+        profile = device.launch(kernel, 1, threads, [*arrays, 1])
+        source = ExpandedCode(profile.records[0], "sm_86", load_machine("rtx-a6000"), profile.resources)
+        made, found[threads] = source._built()
+        assert ("STL" in roots(made)) == (threads == 1024)
+        assert source.used().registers == found[threads]
+    assert found[256] > 80 and found[1024] == 64

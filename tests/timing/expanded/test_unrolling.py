@@ -490,3 +490,48 @@ def test_random_bodies(seed: int) -> None:
     assert both.made is not None
     assert both.results.std(axis=1).min() > 0
     both.check()
+
+
+@pytest.mark.parametrize("kind", ["s32", "u32", "b32", "s64", "u64", "b64"])
+def test_shifts_and_conversions_of_constants(kind: str) -> None:
+    """Of a counter, negative at first: shifts to the right by up to more than all bits, and conversions to and from 64 bits."""
+    bits, wide = int(kind[1:]), kind.endswith("64")
+    counter, shifted = ("%rd5", "%rd6") if wide else ("%r2", "%r3")
+    amounts = (0, 1, bits - 1, bits, bits + 9)
+    fold = "cvt.u32.u64 %r4, %rd6;" if wide else "mov.u32 %r4, %r3;"
+    body = "".join(
+        f"shr.{kind} {shifted}, {counter}, {amount}; {fold} mad.lo.u32 %r9, %r9, 31, %r4;"
+        for amount in amounts
+    )
+    body += (
+        "cvt.u32.u64 %r5, %rd5; cvt.s32.s64 %r6, %rd5; add.u32 %r9, %r9, %r5; xor.b32 %r9, %r9, %r6;"
+        if wide
+        else "cvt.s64.s32 %rd7, %r2; cvt.u64.u32 %rd8, %r2; mul.wide.s32 %rd9, %r2, 3; mul.wide.u32 %rd10, %r2, 3;"
+        + "".join(
+            f"shr.u64 %rd7, %rd{at}, 32; cvt.u32.u64 %r5, %rd7; mad.lo.u32 %r9, %r9, 7, %r5;"
+            for at in (7, 8, 9, 10)
+        )
+    )
+    body += f"add.s{bits} {counter}, {counter}, 1;"
+    both = run(
+        looped(
+            body,
+            f"setp.lt.s{bits} %p1, {counter}, 3;",
+            f"mov.u{bits} {counter}, -5; mov.u32 %r9, %r0;",
+            STORE,
+        )
+    )
+    assert both.made is not None and not any(item.opcode == "bra" for item in both.made.kernel.instructions)
+    total = LANES.copy()
+    for at in range(-5, 3):
+        value = at if kind[0] == "s" else at % (1 << bits)
+        for amount in amounts:
+            total = total * 31 + (value >> min(amount, bits)) % (1 << 32)
+        if wide:
+            total = (total + at % (1 << 32)) & 0xFFFFFFFF ^ at % (1 << 32)
+        else:
+            unsigned = at % (1 << 32)
+            for long in (at, unsigned, at * 3, unsigned * 3):
+                total = (total * 7 + (long % (1 << 64) >> 32)) & 0xFFFFFFFF
+        total &= 0xFFFFFFFF
+    both.check([total])

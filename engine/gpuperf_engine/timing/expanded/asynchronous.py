@@ -550,8 +550,8 @@ class Recordings:
         elif words[1] == "init" and count is not None:
             line(f"sub.u32 %Tword, {_FULL}, {spelled(count)}")
             line("shl.b32 %Tword, %Tword, 1")
-        elif tx is not None or count is not None:
-            line(f"mov.b32 %Tword, {spelled(tx or count or Sink(item.span))}")
+        elif (given := tx if tx is not None else count) is not None:
+            line(f"mov.b32 %Tword, {spelled(given)}")
         else:
             line("mov.u32 %Tword, 0")
 

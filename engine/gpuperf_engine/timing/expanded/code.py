@@ -125,9 +125,8 @@ def code_of(
 ) -> Code:
     """The machine code of a kernel for an architecture (``86``). ``spaces``: the state space of each memory site of the program,
     for generic addresses the observed one; ``allocated``: the most registers, and spills; ``latencies``: of results, for the order;
-    ``origins``: the PTX instructions of which those of an unrolled program were made; ``free``: registers that
-    loads may take which come early. Raises ``NotRun`` for kernels that need an
-    assembler."""
+    ``origins``: the PTX instructions of which those of an unrolled program were made; ``free``: live
+    registers up to which loads come early. Raises ``NotRun`` for kernels that need an assembler."""
     if len(program.functions) > 1:
         raise NotRun("it calls functions, which are simulated on machine code only")
     every = (item for block in program.blocks for item in block.instructions)

@@ -17,7 +17,7 @@ from ...sass.sm.kept import CodeSource
 from ...sass.sm.launch import Traced
 from ...sass.sm.streams import classes_of
 from ...simt.program import Program, program_of
-from ..launch.allocation import Allocation, allocate, most_registers, registers_that_fit, spilling
+from ..launch.allocation import Allocation, most_registers, registers_that_fit, spilling
 from ..launch.site_traffic import observed_sites
 from .asynchronous import changes_registers
 from .code import Code, code_of
@@ -66,19 +66,11 @@ class ExpandedCode(CodeSource):
     @property
     def key(self) -> tuple[str, ...]:
         """What the code depends on besides the PTX and the architecture."""
-        kernel, allocated = self.record.program.kernel, allocate(self.record, self.machine, self.given)
+        registers = self._most(), free_registers(self.machine)
         return (
             "expanded",
-            kernel.name,
-            repr(
-                (
-                    allocated,
-                    self._most(),
-                    free_registers(self.machine),
-                    self._spaces(),
-                    sorted(self.machine.latencies.items()),
-                )
-            ),
+            self.record.program.kernel.name,
+            repr((registers, self._spaces(), sorted(self.machine.latencies.items()))),
         )
 
     def trace(self) -> Traced:

@@ -82,6 +82,7 @@ class _Values:
     live in front of the steps."""
 
     def __init__(self, steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int]) -> None:
+        self.steps = steps
         self.sizes: list[int] = []
         self.uses: list[int] = []
         self.reads: list[list[int]] = []
@@ -112,6 +113,19 @@ class _Values:
                     entering.add(made(value))
                 self.uses[now[value]] += 1
         self.entering = sum(self.sizes[one] for one in entering)
+
+    @cached_property
+    def dependences(self) -> tuple[list[dict[int, bool]], list[int]]:
+        return _dependences(self.steps)
+
+    @cached_property
+    def due(self) -> list[float]:
+        """The place of each step in the given order, or as many before that of one that waits for it as its latency has clocks."""
+        after, due = self.dependences[0], [0.0] * len(self.steps)
+        for at in range(len(due) - 1, -1, -1):
+            waiting = (due[later] - self.steps[at].latency for later, true in after[at].items() if true)
+            due[at] = min((float(at), *waiting))
+        return due
 
     @cached_property
     def live(self) -> list[int]:
@@ -145,14 +159,10 @@ def _ordered(
 ) -> tuple[list[int], int]:
     """The order with loads as early as this number of registers permits, and the most registers that are live."""
     count = len(steps)
-    after, before = _dependences(steps)
-    due = [0.0] * count
-    for at in range(count - 1, -1, -1):
-        waiting = (due[later] - steps[at].latency for later, true in after[at].items() if true)
-        due[at] = min((float(at), *waiting))
+    after, before = values.dependences
     uses = list(values.uses)
     live = most = values.entering
-    ready = _Ready(steps, values, due, after, before)
+    ready = _Ready(steps, values, values.due, after, list(before))
     order: list[int] = []
     place = 0
     while len(order) < count:

@@ -18,7 +18,7 @@ from .rewriting import Rewriter, Rewritten
 __all__ = ["is_repeatable", "without_repeats"]
 
 #: Special registers that have one value while a thread runs.
-_CONSTANT = frozenset(("tid", "ntid", "ctaid", "nctaid", "laneid", "warpid"))
+_CONSTANT = frozenset(("tid", "ntid", "ctaid", "nctaid", "laneid"))
 
 
 def without_repeats(program: Program) -> Rewritten | None:

@@ -180,12 +180,13 @@ class Straight:
         first, *rest = given = [value % (1 << bits) for value in given]
         if words[-1][0] == "s":
             first, *rest = given = [value - (value >> bits - 1 << bits) for value in given]
-        if root == "shr" and len(words) == 1 and words[-1][0] != "b":
-            return "", first >> min(rest[0] % (1 << bits), bits - 1) if words[-1][0] == "s" else first >> min(
-                rest[0], 63
-            )
+        if root == "shr" and len(words) == 1:
+            # More than all bits are as many, and the amount is unsigned also for signed numbers.
+            return "", first >> min(rest[0] % (1 << 32), bits)
         if root == "cvt" and len(words) == 2 and words[0] in _INTEGERS:
-            return "", first
+            wide = 1 << int(words[0][1:])
+            signed = words[0][0] == "s" and first % wide >= wide // 2
+            return "", first % wide - wide * signed
         if root == "mul" and words[0] == "wide" and len(words) == 2:
             return "", first * rest[0]
         return None

@@ -285,6 +285,13 @@ class _Tracing:
         #: The positions in ``lines`` of branches, with the block at which their lanes meet.
         self.branches: list[tuple[int, int]] = []
         self.recordings = Recordings(self, self.source.param_bytes)
+        #: The sites that are not recorded yet, by the block that takes the place for them and their instruction: the number of each
+        #: in its block, and its index.
+        self.sites: dict[tuple[int, Instruction | None], list[tuple[int, Recorded, int]]] = {}
+        for begins, indices in code.of_block.items():
+            for number, index in enumerate(indices):
+                site = code.sites[index]
+                self.sites.setdefault((begins, site.instruction), []).append((number, site, index))
         #: Why the run ends, by position in ``lines``.
         self.reasons: dict[int, str] = {}
         #: The registers that hold the addresses of module variables, and the position of the CTA in the grid and its size.
@@ -359,6 +366,7 @@ class _Tracing:
             self.line(f"mov.u64 %Taddress, {names.variable(variable)}")
         for block in self.program.blocks:
             self.block(block)
+        assert not self.sites, "a site belongs to the block of its instruction"
         # Compiled code is stored under the text, and depends on where branches meet.
         meets = [f"// {position}:{block}" for position, block in self.branches]
         return "\n".join([*self.lines, "}", *meets, ""])
@@ -380,12 +388,9 @@ class _Tracing:
         first = items.pop(0) if at_first and block.synchronises and self.runs(items[0]) else None
         # The first of blocks that are one in the code takes the place for the records of all.
         of_block = self.code.of_block.get(begins, [])
-        sites = [
-            (number, site, index)
-            for number, index in enumerate(of_block)
-            for site in [self.code.sites[index]]
-            if (at_first if site.instruction is None else site.instruction in block.instructions)
-        ]
+        sites = self.sites.pop((begins, None), []) if at_first else []
+        for item in block.instructions:
+            sites += self.sites.pop((begins, item), [])
         held = {}
         if first is not None:
             # Lanes wait for one another here, so that the block begins behind it; it may overwrite its address.

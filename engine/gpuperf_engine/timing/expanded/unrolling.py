@@ -76,6 +76,8 @@ class _Counted:
 
 def unrolled(program: Program) -> Rewritten | None:
     """The kernel of a program with unrolled loops; ``None`` if there are none."""
+    if any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
+        return None
     loops: dict[int, tuple[BasicBlock, _Counted]] = {}
     merged = merges_of(program, {}).gone
     found = [
@@ -98,7 +100,7 @@ def unrolled(program: Program) -> Rewritten | None:
                 block,
                 replace(counted, trips=trips, whole=whole, start=start or 0),
             )
-    if not loops or any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
+    if not loops:
         return None
     writer = _Writer(program.kernel)
     writer.loops = loops

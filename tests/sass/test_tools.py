@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,31 +103,53 @@ def test_a_variable_that_names_no_program_is_said(
 
 
 def test_programs_are_found_in_the_order_of_the_page(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wheel:
-        submodule_search_locations = (str(nothing / "wheel"),)
+    packages = {"triton": nothing / "triton"}
 
-    places = [
-        script(nothing / part / "ptxas", "") for part in ("wheel/cu13/bin", "b/bin", "a/bin", "path", "named")
-    ]
+    def found(name: str) -> SimpleNamespace | None:
+        folder = packages.get(name)
+        return SimpleNamespace(submodule_search_locations=[str(folder)]) if folder else None
+
+    monkeypatch.setattr(tools.util, "find_spec", found)
+    parts = ("triton/backends/nvidia/bin", "wheel/cu13/bin", "b/bin", "a/bin", "path", "named")
+    places = [script(nothing / part / "ptxas", "") for part in parts]
     script(nothing / "wheel/cu13/bin/ptxas-old", "exit 1")
     chosen = []
     for step in (
-        lambda: monkeypatch.setattr(tools.util, "find_spec", lambda name: Wheel),
+        lambda: None,
+        lambda: packages.update(nvidia=nothing / "wheel"),
         lambda: monkeypatch.setenv("CUDA_PATH", str(nothing / "b")),
         lambda: monkeypatch.setenv("CUDA_HOME", str(nothing / "a")),
         lambda: None,
         lambda: monkeypatch.setenv("GPUPERF_PTXAS", str(nothing / "named" / "ptxas")),
     ):
         step()
-        hidden = places[3].with_name("hidden")
-        if len(chosen) < 3:
-            places[3].rename(hidden)
+        hidden = places[4].with_name("hidden")
+        if len(chosen) < 4:
+            places[4].rename(hidden)
         chosen.append(Path(tools.find_tool("ptxas").path))
         if hidden.exists():
-            hidden.rename(places[3])
+            hidden.rename(places[4])
     assert chosen == places
     tool = tools.find_tool("ptxas")
     assert (tool.version, tool.full_version) == ("12.9", "12.9.86")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name"),
+    [("", "ptxas"), ("sm_90a", "ptxas"), ("sm_100a", "ptxas-blackwell"), ("sm_120", "ptxas-blackwell")],
+)
+def test_triton_has_another_assembler_for_blackwell(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, name: str
+) -> None:
+    """As in ``get_ptxas`` of ``triton/backends/nvidia/compiler.py``; an earlier Triton has one assembler."""
+    here = SimpleNamespace(submodule_search_locations=[str(nothing / "triton")])
+    monkeypatch.setattr(tools.util, "find_spec", lambda name: here if name == "triton" else None)
+    folder = nothing / "triton" / "backends" / "nvidia" / "bin"
+    plain = script(folder / "ptxas", "")
+    other = script(folder / "ptxas-blackwell", "")
+    assert tools.find_tool("ptxas", architecture).path == str(folder / name)
+    other.unlink()
+    assert tools.find_tool("ptxas", architecture).path == str(plain)
 
 
 def test_a_program_that_hangs_is_ended_with_what_it_started(

@@ -1,7 +1,7 @@
 """Finds ``ptxas``, ``nvdisasm`` and ``nvcc`` as users have them installed, and runs them with a time limit.
 
-They are part of the CUDA toolkit and available as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); none
-needs a GPU or a driver.
+They are part of the CUDA toolkit and available as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); the
+first two come with Triton, too. None needs a GPU or a driver.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class Tool:
     full_version: str
 
 
-def find_tool(name: str) -> Tool:
+def find_tool(name: str, architecture: str = "") -> Tool:
     """Finds ``ptxas``, ``nvdisasm`` or ``nvcc`` in ``$GPUPERF_PTXAS`` (and so on), the search path, ``bin`` of ``$CUDA_HOME`` or
-    ``$CUDA_PATH``, or the wheel, in this order. Raises ``MachineError`` if there is none."""
+    ``$CUDA_PATH``, NVIDIA's wheels, or Triton, which has two ``ptxas`` for different architectures (``sm_89``), in this order.
+    Raises ``MachineError`` if there is none."""
     chosen = {
         "ptxas": os.environ.get("GPUPERF_PTXAS"),
         "nvdisasm": os.environ.get("GPUPERF_NVDISASM"),
@@ -57,12 +58,18 @@ def find_tool(name: str) -> Tool:
     }
     if chosen[name]:
         _check_chosen(name, chosen[name] or "")
-    path = chosen[name] or shutil.which(name) or _in_toolkit(name) or _in_wheel(name)
+    path = (
+        chosen[name]
+        or shutil.which(name)
+        or _in_toolkit(name)
+        or _in_wheel(name)
+        or _in_triton(name, architecture)
+    )
     if not path:
         raise MachineError(
             f"there is no {name}",
             details=[
-                "looked for on the PATH, in $CUDA_HOME/bin, in $CUDA_PATH/bin and among the installed wheels"
+                "looked for on the PATH, in $CUDA_HOME/bin, in $CUDA_PATH/bin, among the installed wheels and in Triton"
             ],
             hint=f"pip install 'pytest-gpuperf[nvcc]', or set CUDA_HOME, or GPUPERF_{name.upper()} to the program",
         )
@@ -86,7 +93,7 @@ def _check_chosen(name: str, path: str) -> None:
             f"looked for {name} only there, because the variable is set; it was not looked for anywhere else"
         ],
         hint=f"set {variable} to the path of {name} itself, or unset it: then {name} is looked for on the PATH, in $CUDA_HOME/bin, "
-        "in $CUDA_PATH/bin and among the installed wheels",
+        "in $CUDA_PATH/bin, among the installed wheels and in Triton",
     )
 
 
@@ -104,6 +111,19 @@ def _in_wheel(name: str) -> str | None:
         for program in sorted(Path(folder).glob(f"*/bin/{name}*"), reverse=True):
             if program.stem == name:
                 return str(program)
+    return None
+
+
+def _in_triton(name: str, architecture: str) -> str | None:
+    """The program of an installed Triton, which is not imported. For Blackwell its PTX is of the version of another ``ptxas``."""
+    number = re.match(r"sm_(\d+)", architecture)
+    later = name == "ptxas" and number is not None and int(number[1]) >= 100
+    spec = util.find_spec("triton")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        programs = str(Path(folder) / "backends" / "nvidia" / "bin")
+        for program in ("ptxas-blackwell", name) if later else (name,):
+            if path := shutil.which(program, path=programs):
+                return path
     return None
 
 

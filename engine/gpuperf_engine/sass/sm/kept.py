@@ -15,7 +15,7 @@ from ...results import Resources
 from ..assemble import assemble
 from ..resources import resources_of
 from ..run.writer import NotRun
-from ..tools import find_tool
+from ..tools import Tool, find_tool
 from .launch import Stalled, Timed, Traced, trace_launch
 from .numbers import SmNumbers
 from .reads import read_sectors
@@ -57,18 +57,26 @@ class AssembledCode(CodeSource):
     architecture: str
 
     @property
+    def assembler(self) -> Tool:
+        return find_tool("ptxas", self.architecture)
+
+    @property
     def name(self) -> str:
-        return f"the machine code of ptxas {find_tool('ptxas').full_version}"
+        return f"the machine code of ptxas {self.assembler.full_version}"
 
     @property
     def key(self) -> tuple[str, ...]:
-        return find_tool("ptxas").full_version, find_tool("nvdisasm").full_version
+        return self.assembler.full_version, find_tool("nvdisasm").full_version
 
     def used(self) -> Resources:
         kernel, shared = self.record.program.kernel, self.record.plan.dynamic_shared
-        tool = find_tool("ptxas")
         name = cache.key(
-            "resources", tool.full_version, self.architecture, kernel.name, kernel.module.text, str(shared)
+            "resources",
+            self.assembler.full_version,
+            self.architecture,
+            kernel.name,
+            kernel.module.text,
+            str(shared),
         )
         known = cache.read(name)
         if known is not None:

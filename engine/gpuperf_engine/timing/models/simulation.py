@@ -136,7 +136,9 @@ def simulated(
 def estimate_of(simulation: Simulation) -> Estimate:
     """The predicted time. Errors as for ``Simulation``."""
     record, machine = simulation.record, simulation.machine
-    assembler = "" if simulation.expanded is not None else f"ptxas {find_tool('ptxas').full_version}"
+    assembler = ""
+    if simulation.expanded is None:
+        assembler = f"ptxas {find_tool('ptxas', simulation.architecture()).full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
     bounds = dict(timed.bounds)
     if atomics := max(bounds.get("atomics", 0.0), simulation.atomics()):

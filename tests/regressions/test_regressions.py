@@ -41,10 +41,10 @@ def _original(source: str) -> str:
 
 
 def _targets(name: str, source: str) -> tuple[str, ...]:
-    """What the counts alone show needs no more than one."""
-    if "cluster" in source:
-        return WITH_CLUSTERS
-    return TARGETS[:1] if name in EDITS and EDITS[name].worse else TARGETS
+    """What the counts alone show needs none."""
+    if name in EDITS and EDITS[name].worse:
+        return ()
+    return WITH_CLUSTERS if "cluster" in source else TARGETS
 
 
 def _originals(

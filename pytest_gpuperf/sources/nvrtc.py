@@ -85,7 +85,7 @@ def find_nvrtc() -> Nvrtc:
     ``MachineError`` if none does."""
     for path in _libraries():
         try:
-            library = ctypes.CDLL(path)
+            library = _loaded(path)
         except OSError:
             continue
         return Nvrtc(library, _headers(Path(path)))
@@ -96,6 +96,15 @@ def find_nvrtc() -> Nvrtc:
         ],
         hint="pip install 'pytest-gpuperf[nvrtc]', or set CUDA_HOME, or GPUPERF_NVRTC to the library",
     )
+
+
+def _loaded(path: str) -> ctypes.CDLL:
+    """The library, behind its built-in functions: that of the wheel for CUDA 13.0 opens them by name, and is not told where it lies
+    itself. Raises ``OSError``."""
+    found = Path(path).resolve().parent.glob("libnvrtc-builtins.so*") if os.sep in path else ()
+    for builtins in found:
+        ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(path)
 
 
 def _libraries() -> Iterator[str]:

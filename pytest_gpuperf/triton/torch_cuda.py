@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import types
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
@@ -86,6 +86,12 @@ class Within(contextlib.nullcontext[None]):
 
     def __init__(self, *_: object, **__: object) -> None:
         super().__init__()
+
+
+@contextlib.contextmanager
+def use_mem_pool(*_: object, **__: object) -> Iterator[None]:
+    """A context of a pool of memory, without effect. A generator as torch's own, whose function torch's compiler reads."""
+    yield
 
 
 def install(device: TritonDevice) -> None:
@@ -204,7 +210,7 @@ def _event_class(device: TritonDevice) -> type:
 def _memory_names(device: TritonDevice) -> dict[str, object]:
     """Memory of the device. What torch's tensors use of it, its own functions find in ``bindings``."""
     return {
-        "mem_get_info": lambda *_: device.device.memory_left, "ipc_collect": nothing, "MemPool": MemPool, "use_mem_pool": Within,
+        "mem_get_info": lambda *_: device.device.memory_left, "ipc_collect": nothing, "MemPool": MemPool, "use_mem_pool": use_mem_pool,
     }  # fmt: skip
 
 

@@ -3,8 +3,12 @@ kernel of N instructions; the real compilers are asked where they are installed.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 from importlib import util
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
@@ -158,6 +162,33 @@ def test_without_a_compiler(real, monkeypatch):
     assert "there is neither nvcc nor NVRTC to compile CUDA C++ with" in text
     assert "pip install 'pytest-gpuperf[nvrtc]'" in text
     assert "there is no nvcc" in run(real, source="CudaSource('k.cu', compiler='nvcc')").stdout.str()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows finds them beside the library")
+def test_the_built_in_functions_of_nvrtc_are_there_before_it(monkeypatch, tmp_path):
+    """The library of the wheel ``nvidia-cuda-nvrtc`` 13.0.88 has no ``RUNPATH``, and opens them by name when it compiles."""
+    for name in (
+        "libnvrtc.so.13",
+        "libnvrtc.alt.so.13",
+        "libnvrtc-builtins.so.13.0",
+        "libnvrtc-builtins.alt.so.13.0",
+    ):
+        (tmp_path / name).touch()
+    opened = []
+
+    def opens(path, mode=ctypes.DEFAULT_MODE):
+        opened.append((Path(path).name, mode))
+        return mock.MagicMock()
+
+    find_nvrtc.cache_clear()
+    monkeypatch.setattr(ctypes, "CDLL", opens)
+    monkeypatch.setenv("GPUPERF_NVRTC", str(tmp_path / "libnvrtc.so.13"))
+    find_nvrtc()
+    find_nvrtc.cache_clear()
+    assert opened == [
+        ("libnvrtc-builtins.so.13.0", ctypes.RTLD_GLOBAL),
+        ("libnvrtc.so.13", ctypes.DEFAULT_MODE),
+    ]
 
 
 def test_the_variable_of_a_name_expression_is_taken_out():

@@ -83,6 +83,8 @@ def copy_fields(item: Decoded, to: Writer) -> dict[int, str]:
     """The register that holds each field of a copy, by number of the field."""
     first, second = (_uniform(item, place) for place in (0, 1))
     base, words = item.base, item.opcode.split(".")[1:]
+    # The descriptor of a cache policy is behind all others.
+    operands = [text for text in item.operands if not text.startswith("desc[")]
 
     def word(register: Register, above: int) -> str:
         return to.word(Register(True, register.number + above))
@@ -96,7 +98,7 @@ def copy_fields(item: Decoded, to: Writer) -> dict[int, str]:
             fields[SHARED] = word(other, 0)
         if loads:
             fields[MBARRIER] = word(other, 1)
-        size = read_operand(item.operands[-1])
+        size = read_operand(operands[-1])
         fields[MASK] = to.word(size)
         return fields
     fields |= {LOW: word(second, 0), HIGH: word(second, 1)}
@@ -109,8 +111,8 @@ def copy_fields(item: Decoded, to: Writer) -> dict[int, str]:
     if not axes:
         raise NotRun(f"{item.text} is not known here")
     fields |= {COORDINATES + axis: word(first, start + axis) for axis in range(axes)}
-    if len(item.operands) > 2:
-        fields[MASK] = to.word(read_operand(item.operands[2]))
+    if len(operands) > 2:
+        fields[MASK] = to.word(read_operand(operands[2]))
     return fields
 
 

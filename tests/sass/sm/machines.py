@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,10 +121,12 @@ def run(
     drawn: bool = False,
     together: bool = False,
     images: Images = NO_IMAGES,
+    l2_kept: float = math.inf,
+    l2_lost: float = math.inf,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
     ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory; ``filled``: sectors (bits) of each line
-    that are written in part; ``drawn`` and ``together``: as in ``Memory``, and so are ``images``."""
+    that are written in part; ``drawn``, ``together``, ``l2_kept`` and ``l2_lost``: as in ``Memory``, and so are ``images``."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -139,7 +142,8 @@ def run(
     memory = Memory(
         l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,), row_rate=row_rate, rows=(1.0,),
         partial_rate=partial_rate, filled=(np.full(max(1, lines), filled, np.uint8),),
-        drawn=drawn, together=together, texel=images.texel, fetched=images.fetched, stored=images.stored,
+        drawn=drawn, together=together, l2_kept=l2_kept, l2_lost=l2_lost, texel=images.texel,
+        fetched=images.fetched, stored=images.stored,
         image_share=images.image_share,
     )  # fmt: skip
     operations = Operations(graph, numbers)

@@ -181,5 +181,35 @@ def test_warps_in_different_code_of_an_rtx_5090(parts: tuple[int, ...], kib: int
     assert (seen.ended - START) / (times * kib * 64) == pytest.approx(measured, rel=0.04)
 
 
+def test_warps_that_seldom_run_do_not_request_the_same_lines_again_and_again() -> None:
+    """Young CTAs leave old ones few clocks to issue in. Two warps of a CTA on each sub-partition keep the pipe busy, and all need each
+    line at about the same time: a CTA fetches code that does not stay once, not once for each of its warps."""
+    numbers = numbers_of(load_machine("a100-sxm-80gb"))
+    paths, length, ctas, resident, warps = 17, 1000, 64, 8, 8
+    texts, labels = [f"BRA `(.L_{paths - 1})"], dict[str, int]()
+    for path in range(paths):
+        labels[f".L_{path}"] = len(texts)
+        texts += ["2: FFMA R1, R1, c[0x0][0x160], R2"] * length
+        texts += [f"BRA `(.L_{path - 1})" if path else "EXIT"]
+    listing = Listing(decoded(texts).instructions, {"k": 0, **labels}, frozenset())
+    graph = build_graph(listing, "k")
+    blocks = {block.start: block.index for block in graph.blocks}
+    operations = Operations(graph, numbers)
+    way = [0, *(blocks[labels[f".L_{path}"]] for path in reversed(range(paths))), END]
+    stream = np.array(way * warps, np.uint32)
+    starts = int(stream.ctypes.data) + 4 * len(way) * np.arange(warps)
+    none = np.zeros(0, np.uint8)
+    only = Class(stream, starts.astype(np.int64), none, np.zeros(0, np.int64), none, none.astype(np.uint32))
+    classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
+    memory = Memory(1 << 10, 64.0, 8.0, (1.0,))
+    seen = simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, warps)
+    assert numbers.code is not None
+    lines, each = paths * length / 8, 128 / numbers.code.l2_rate
+    busy = 2 * ctas * warps // 4 * paths * length
+    assert lines * each < seen.fetch_clocks <= ctas * lines * each
+    # 16 lanes execute an instruction in two clocks; a line brings a CTA instructions for nearly as many
+    assert busy <= seen.ended - numbers.turnaround <= 1.02 * max(busy, ctas * lines * each)
+
+
 def test_a_machine_whose_caches_are_not_known_has_all_code_at_once() -> None:
     assert numbers_of(load_machine("p100")).code is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -171,6 +172,35 @@ def test_atomics_of_few_kib_share_few_slices_of_l2(kib: int) -> None:
     assert found.bounds["atomics"] * machine.clock_mhz == pytest.approx(max(clocks, 2048 / kib), rel=0.05)
 
 
+@needs_assembler
+@pytest.mark.parametrize(("stride", "times"), [(1, 1), (2, 4), (4, 8)])
+def test_words_that_are_stored_long_after_their_neighbours_fill_no_sector(stride: int, times: int) -> None:
+    """Threads store every second or fourth word, and again when all have gone through an array of four times the size of L2, so that
+    together they store as many words as its sectors have. Each store moves its sectors twice: they are read first. On an A100 such
+    loops take 1.5 times as long as their loads and stores alone (ayush-os/gpu-perf-lab 2194495, strided_access)."""
+    threads = 1 << 22
+    place = f"mul.lo.u32 %r5, %r4, {stride}; and.b32 %r5, %r5, %r8; mul.wide.u32 %q2, %r5, 4;"
+    store = "add.s64 %q2, %q2, %q1; st.global.u32 [%q2], %r4;"
+    found = timed(place + store, "rtx-3070", threads, threads, threads - 1)
+    expected = times * 4 * threads / load_machine("rtx-3070").dram_sustained_one_way
+    assert found.bounds["dram"] == pytest.approx(expected / 1e3, rel=0.02)
+
+
+@needs_assembler
+def test_additions_of_floating_point_numbers_take_l2_longer() -> None:
+    """2²⁴ threads add to one word in 37.29 ms on an A100 (ayush-os/reduction e353cae), here an eighth of them."""
+    found = timed("red.global.add.f32 [%q1], 0f3F800000;", "a100-sxm-40gb", 1, 1 << 21)
+    assert found.bounds["atomics"] == pytest.approx(37289.8 / 8, rel=0.01)
+
+
+@needs_assembler
+def test_sums_of_gradients_on_an_l4() -> None:
+    """8192 rows add to 768 consecutive words in 395.7 to 409.2 us (abideenml/llama3.cuda b6c34a1, rmsnorm_backward 2)."""
+    place = "rem.u32 %r5, %r4, 768; mul.wide.u32 %q2, %r5, 4; add.s64 %q2, %q2, %q1;"
+    found = timed(place + "red.global.add.f32 [%q2], 0f3F800000;", "l4", 768, 8192 * 768)
+    assert 395.7 <= found.bounds["atomics"] <= 409.2
+
+
 def test_local_stores_write_through_and_stay_in_l1() -> None:
     """A profiler counts every local store of an RTX 2080 Ti as a write to L2 (docs/machine-code.md); loads that follow hit in L1, and
     what L1 evicts need not be written again."""
@@ -184,3 +214,21 @@ def test_local_stores_write_through_and_stay_in_l1() -> None:
     again = [*text, *["LDL R2, [R1]"] * 8, "EXIT"]
     assert run(again, [stores * 2], lines=8, share=0.0, l1_lines=8).l2_sectors == 4 * 8
     assert run(again, [stores * 2], lines=8, share=0.0, l1_lines=2).l2_sectors == 2 * 4 * 8
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost", "times"),
+    [
+        (64, 65, 1.0),  # L2 holds all 64 lines
+        (31, 32, 2.0),  # of which it has lost each before it is loaded again
+        # A line is lost with probability (m - 32) / 64, m of which have moved since it was loaded: m' = m / 64 - 1.5 from 64 on.
+        (32, 96, 1.0 + math.log(2.0) - 0.5),
+    ],
+)
+def test_what_l2_has_lost_comes_from_dram_again(kept: int, lost: int, times: float) -> None:
+    code = ["LDG.E R5, [R2.64]"] * 128 + ["EXIT"]
+    words = [word for n in range(128) for word in access(1, {n % 64: 15})]
+    seen = run(code, [words], lines=64, l1_lines=1, l2_kept=128.0 * kept, l2_lost=128.0 * lost)
+    assert seen.dram_sectors == pytest.approx(256 * times, abs=4)
+    # what L1 holds is not read at all
+    assert run(code, [words], lines=64, l2_kept=128.0 * kept, l2_lost=128.0 * lost).l2_sectors == 256

@@ -286,7 +286,8 @@ class Block(Record):
 class Line(Record):
     """A line of 128 bytes that a CTA touches. ``VALID``, ``TOUCHED``: the sectors that are in L1, and that the CTA has touched;
     ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM; ``FETCHED``: sectors that L2 has read
-    from DRAM, or is reading, because of a prefetch size.
+    from DRAM, or is reading, because of a prefetch size. ``SEEN``: the sectors that DRAM had moved for the SM when it last accessed
+    the line in L2.
     ``NEWER`` and ``OLDER``: its neighbours in L1 by last use; if L1 evicts a random line, ``OLDER`` is its place there. ``OPEN``: in
     the first line of each row of DRAM, until when the row is open."""
 
@@ -294,6 +295,7 @@ class Line(Record):
     TOUCHED = U8(1)
     DRAM = U8(2)
     FETCHED = U8(3)
+    SEEN = U32(4)
     READY = U64(8)
     NEWER = U64(16)
     OLDER = U64(24)
@@ -627,7 +629,13 @@ class Sm(Record):
     TWO = U64(_TURNS + 32 + 8 * SUB_CORES)
     # address of the first stall
     FIRST_STALL = U64(_TURNS + 40 + 8 * SUB_CORES)
-    BYTES = _TURNS + 48 + 8 * SUB_CORES
+    _HELD = _TURNS + 48 + 8 * SUB_CORES
+    # how many sectors DRAM moves for the SM until L2 begins to lose what it holds, and until all of it is lost; what is left of the
+    # part (1/65536) of lines that are lost between these
+    L2_KEPT = U64(_HELD)
+    L2_LOST = U64(_HELD + 8)
+    LOST_LEFT = U64(_HELD + 16)
+    BYTES = _HELD + 24
 
 
 class Limits(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,10 +23,16 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
-from .settings import FIRST_CTAS, MOST_INSTRUCTIONS, MOST_INSTRUCTIONS_AGAIN, MOST_WAVES, START_INSTRUCTIONS
+from .settings import (
+    FIRST_CTAS,
+    MOST_INSTRUCTIONS,
+    MOST_INSTRUCTIONS_AGAIN,
+    MOST_WAVES,
+    START_INSTRUCTIONS,
+)
 from .sharing import Group, Reuse, reuse_of, rows_of
 from .simulate import Memory, Simulated, simulate
-from .stores import atomic_turns, filled_of, partly_written
+from .stores import atomic_turns, filled_of, partly_written, weighted_turns
 from .streams import Classes, classes_of
 from .waits import Wait, caused_by, waits_of
 from .window import Window, window_of
@@ -291,7 +298,8 @@ class Traced:
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
             l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind),
-            numbers.row_rate * part, tuple(rows), numbers.partial_rate * part, filled_of(classes, plan.ctas, found),
+            numbers.row_rate * part, tuple(rows), numbers.partial_rate * part, self._filled(numbers, running, kept),
+            l2_kept=math.inf if kept else numbers.l2_kept * part, l2_lost=math.inf if kept else numbers.l2_lost * part,
             texel=images.texel, fetched=images.missed * images.texel / _SECTOR, stored=images.new * images.texel / _SECTOR,
             image_share=1.0 - left,
         )  # fmt: skip
@@ -312,18 +320,41 @@ class Traced:
         sectors = typical.touched(number)
         if group.space != "global" or group.moves is None or not len(sectors) or not share:
             return 1.0
-        whole = sum(len(typical.touched(other)) for other in range(len(self.classes.groups))) * _SECTOR
+        whole = self._touched_bytes()
         # CTAs start one after another: those that start while a row is open share it.
         takes = numbers.turnaround + numbers.latencies["dram"] + running * whole / numbers.mixed
         meeting = max(1, int(running * min(1.0, numbers.row_open / takes)))
         if group.store:
-            meeting = plan.ctas if kept else max(meeting, int(numbers.l2_kept // whole))
+            meeting = max(meeting, self._held(numbers, kept))
         key = number, min(meeting, plan.ctas)
         if key not in self.shared_rows:
             self.shared_rows[key] = rows_of(sectors, group, plan.grid, meeting)
         once, summed = self.shared_rows[key]
         lines = int((typical.groups == number).sum())
         return min(1.0, once / max(1e-9, min(summed, share * lines)))
+
+    def _touched_bytes(self) -> int:
+        """What a CTA touches."""
+        typical = self.classes.typical
+        return sum(len(typical.touched(number)) for number in range(len(self.classes.groups))) * _SECTOR
+
+    def _held(self, numbers: SmNumbers, kept: bool) -> int:
+        """How many CTAs, one after another, touch no more than L2 holds. ``kept``: all of them."""
+        return self.record.plan.ctas if kept else int(numbers.l2_kept // max(1, self._touched_bytes()))
+
+    def _filled(self, numbers: SmNumbers, running: int, kept: bool) -> tuple[NDArray[np.uint8], ...]:
+        """``filled_of`` the stores of the CTAs between whose accesses L2 loses nothing."""
+        ctas = min(self.record.plan.ctas, max(running, self._held(numbers, kept)))
+
+        def alone(number: int) -> float:
+            group, sectors = self.classes.groups[number], self.classes.typical.touched(number)
+            if group.moves is None:
+                reuse = self._scattered(number, ctas)
+            else:
+                reuse = self._reuse(number, sectors, group, ctas)
+            return reuse.once / reuse.summed
+
+        return filled_of(self.classes, alone)
 
     def _scattered(self, number: int, running: int) -> Reuse:
         """The reuse of a group whose sectors do not move with the CTAs: modelled as random draws from the arrays of the group."""
@@ -371,7 +402,8 @@ class Traced:
             "dram": max(seen.dram_sectors * _SECTOR / memory.dram_rate, seen.row_clocks),
         }
         if numbers.atomic_turns and classes.atomics:
-            turns = atomic_turns(classes, self.record.plan, seen.turns, self._room)
+            of_items = weighted_turns(operations, seen)
+            turns = atomic_turns(classes, self.record.plan, of_items, self._room)
             bounds["atomics"] = turns / numbers.atomic_turns / self._part(numbers)
         bounds = {name: clocks * times for name, clocks in bounds.items()}
         return bounds | {"dispatch": self.record.plan.ctas / numbers.cta_rate}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ _COLUMN = 64
 _QUAD = 4
 #: The first of the random numbers.
 _SEED = 1
+#: More sectors than a launch moves.
+_ENDLESS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class Memory:
     ``drawn``: whether L1 evicts a random line instead of the least recently used one; ``together``: whether the lines of all classes
     have the same numbers, so that CTAs share what is in L1, and stores are kept there. Textures and surfaces: ``texel``: bytes;
     ``fetched`` and ``stored``: sectors that a lane fetches from L2 and stores there; ``image_share``: the share of both that DRAM
-    moves."""
+    moves. ``l2_kept`` and ``l2_lost``: how many bytes DRAM moves for the SM until L2 begins to lose what it holds, and until it
+    has lost all of it."""
 
     l1_lines: int
     l2_rate: float
@@ -79,6 +83,8 @@ class Memory:
     filled: tuple[NDArray[np.uint8], ...] = ()
     drawn: bool = False
     together: bool = False
+    l2_kept: float = math.inf
+    l2_lost: float = math.inf
     texel: int = 0
     fetched: float = 0.0
     stored: float = 0.0
@@ -303,6 +309,8 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.ROW_OPEN: numbers.row_open,
         Sm.PARTIAL_COST: round(memory.partial_clocks * (1 << FRACTION)),
         Sm.MIXED: round(256 * memory.mixed),
+        Sm.L2_KEPT: round(min(memory.l2_kept / _SECTOR, _ENDLESS)),
+        Sm.L2_LOST: round(min(memory.l2_lost / _SECTOR, _ENDLESS)),
         Sm.DRAM_WAIT: round(
             65536 * ((1.0 - memory.mixed) * numbers.wait_one_way + memory.mixed * numbers.wait_mixed)
         ),

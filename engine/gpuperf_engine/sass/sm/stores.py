@@ -6,7 +6,8 @@ are executed by the slice of L2 that holds their sector, one lane of a word afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +21,26 @@ from .sharing import ROW, Reuse, rows_of
 from .simulate import Simulated
 from .streams import Classes
 
-__all__ = ["atomic_turns", "filled_of", "partly_written"]
+__all__ = ["atomic_turns", "filled_of", "partly_written", "weighted_turns"]
 
 #: Sectors in a KiB, the size of a DRAM row too, and words in a sector.
 _PER_KIB, _WORDS = ROW // _SECTOR, _SECTOR // 4
+#: ``RED.E.ADD.F32.FTZ.RN.STRONG.GPU``, ``ATOM.E.ADD.BF16x2.RN.STRONG.GPU``
+_FLOATS = re.compile(r"\.ADD\.B?F\d")
 
 
-def filled_of(classes: Classes, ctas: int, found: Sequence[Reuse | None]) -> tuple[NDArray[np.uint8], ...]:
+def filled_of(classes: Classes, alone: Callable[[int], float]) -> tuple[NDArray[np.uint8], ...]:
     """By class and line, the sectors (bits) that DRAM reads before it writes them: those that their CTA changes in part, unless it
-    loads them too, or all CTAs together write as many words as their sectors have. ``found``: the reuse of each group."""
+    loads them too, or the CTAs between whose stores L2 loses nothing write as many words as their sectors have. ``alone``: the
+    distinct sectors that these CTAs touch in a group, over the sum of the sectors of each."""
     typical, atomic = classes.typical, {group for _, group in classes.atomics}
     words = np.bitwise_count(typical.written).astype(np.int64)
     partly, loaded = [], []
-    for number, (group, one) in enumerate(zip(classes.groups, found)):
-        written = int(words[typical.groups == number].sum()) * ctas
-        rest = one is not None and (number in atomic or written < _WORDS * one.once_of_all)
-        partly.append(group.space == "global" and group.store and rest)
+    for number, group in enumerate(classes.groups):
+        own = typical.groups == number
+        store = group.space == "global" and group.store and bool(own.any())
+        written, sectors = int(words[own].sum()), len(typical.touched(number))
+        partly.append(store and (number in atomic or written < _WORDS * sectors * alone(number)))
         loaded.append(group.space == "global" and not group.store)
     return tuple(item.filled(partly, loaded) for item in classes.classes)
 
@@ -45,14 +50,20 @@ def partly_written(operations: Operations, seen: Simulated) -> int:
     return int(seen.turns[operations.counted(Op.KIND, np.uint16) == Kind.STORE].sum())
 
 
+def weighted_turns(operations: Operations, seen: Simulated) -> NDArray[np.float64]:
+    """By position, the turns of atomics in L2: more for additions of floating-point numbers than of integers."""
+    floats = np.array([_FLOATS.search(item.opcode) is not None for item in operations.items], np.bool_)
+    return seen.turns.astype(np.float64) * np.where(floats, operations.numbers.float_turns, 1.0)
+
+
 def atomic_turns(
-    classes: Classes, plan: LaunchPlan, turns: NDArray[np.uint64], room: Callable[[NDArray[np.int64]], int]
+    classes: Classes, plan: LaunchPlan, turns: NDArray[np.float64], room: Callable[[NDArray[np.int64]], int]
 ) -> float:
     """Turns of atomics in a KiB of memory, evenly divided among those that all CTAs of the launch touch. ``turns``: by position of the
     instruction; ``room``: the number of sectors of the arrays that contain some sectors."""
-    of_group: dict[int, int] = {}
+    of_group: dict[int, float] = {}
     for position, group in classes.atomics:
-        of_group[group] = of_group.get(group, 0) + int(turns[position])
+        of_group[group] = of_group.get(group, 0.0) + float(turns[position])
     return sum(count / max(1, _kib(classes, plan, group, room)) for group, count in of_group.items())
 
 

@@ -238,6 +238,7 @@ def _group(instruction: Instruction) -> tuple[Piece, ...]:
     raise NotRun(f"{instruction.opcode} is simulated on machine code only")
 
 
+_FLOATS = frozenset(("f16", "bf16", "f16x2", "bf16x2", "f32", "f64"))
 _OPERATIONS = {"add": "ADD", "min": "MIN", "max": "MAX", "and": "AND", "or": "OR", "xor": "XOR", "inc": "INC", "dec": "DEC",
                "exch": "EXCH", "cas": "CAS"}  # fmt: skip
 
@@ -257,9 +258,14 @@ def memory_opcode(instruction: Instruction, space: str, used: bool) -> str:
         operation = next((_OPERATIONS[word] for word in words if word in _OPERATIONS), "ADD")
         if space == "shared":
             return f"ATOMS.{operation}{width(size)}"
+        kind = next((word for word in words if word in _FLOATS), "")
+        if kind:
+            operation += f".{kind.upper().replace('X', 'x')}"
+        if not kind or {"v2", "v4", "v8"} & set(words):
+            operation += width(size)
         if not used and operation not in ("EXCH", "CAS"):
-            return f"RED.E.{operation}{width(size)}.STRONG.GPU"
-        return f"ATOM{'G' if space == 'global' else ''}.E.{operation}{width(size)}.STRONG.GPU"
+            return f"RED.E.{operation}.STRONG.GPU"
+        return f"ATOM{'G' if space == 'global' else ''}.E.{operation}.STRONG.GPU"
     if effect is ASYNC_COPY:
         bypass = ".BYPASS" if "cg" in words else ""
         return f"LDGSTS.E{bypass}{_prefetched(words)}{width(size)}"

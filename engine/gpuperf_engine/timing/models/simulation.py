@@ -28,7 +28,7 @@ from ..launch.inputs import EXPANDED, SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 31
+REVISION = 32
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _EXPANDED = 1000
 """Times on expanded code depend on the simulation and on the expansion: their revision is 29001 for 29 and 1."""
@@ -258,6 +258,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         code=_code_caches(machine),
         partial_rate=machine.l2_partial_rate or 0.0,
         atomic_turns=machine.atomic_turns or 0.0,
+        float_turns=common("atomics.float_turns"),
         tensor_read=machine.tensor_memory_read or 0.0,
         tensor_write=machine.tensor_memory_write or 0.0,
         tensor_fp16_accumulate=machine.tensor_fp16_accumulate or 0.0,

@@ -99,7 +99,9 @@ def sm_fetch(sm: Sm, warp: Warp, op: Op, at: int) -> int:
     if code.HOLDS == 0:
         sm_bring(sm, line, at >> AT_BIT)
         ahead = line + 1
-    while ahead <= last and ahead <= sm.CODE_LINES:
+    # a warp that hardly runs would request the same lines again and again, which others evict until it comes to them
+    most = (at >> AT_BIT << FRACTION) + (sm.AHEAD + 1) * sm.CODE_COST
+    while ahead <= last and ahead <= sm.CODE_LINES and sm.FETCHED < most:
         if Code(sm.CODE + ahead * Code.BYTES).HOLDS == 0:
             sm_bring(sm, ahead, at >> AT_BIT)
         ahead += 1

@@ -156,6 +156,24 @@ def sm_fetched(sectors: int, size: int) -> int:
     return sectors
 
 
+def sm_lost(sm: Sm, line: Line) -> int:
+    """Forget what the CTA has touched of a line if L2 has lost it: since the last access DRAM has moved as many sectors as L2
+    holds."""
+    moved = sm.DRAM_SECTORS - line.SEEN
+    line.SEEN = sm.DRAM_SECTORS
+    if moved <= sm.L2_KEPT or line.TOUCHED == 0:
+        return 0
+    if moved < sm.L2_LOST:
+        left = sm.LOST_LEFT + ((moved - sm.L2_KEPT) << 16) // (sm.L2_LOST - sm.L2_KEPT)
+        sm.LOST_LEFT = left & 65535
+        if left < 65536:
+            return 0
+    line.TOUCHED = 0
+    line.FETCHED = 0
+    line.DRAM = 0
+    return 1
+
+
 def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int, size: int) -> int:
     """The sectors that L2 reads from DRAM, in aligned groups of ``size``: those that the CTA touches for the first time, if the data
     of the line come from DRAM. Some of the other lines are marked as in flight: an SM in step with this one has just requested
@@ -236,6 +254,7 @@ def sm_loaded(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
         if valid == 0 and op.PAST_L1 == 0:
             line.VALID = sectors
             sm_keep(sm, line)
+        sm_lost(sm, line)
         first = missing & ~line.TOUCHED & ~line.FETCHED
         fetched = sm_touch(sm, slot, number, line, sectors, op.FETCH)
         far = bits_count(fetched & missing)
@@ -280,6 +299,7 @@ def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
     number = word >> 4
     sectors = word & 15
     line = Line(slot.LINES + number * Line.BYTES)
+    sm_lost(sm, line)
     touched = sm_touch(sm, slot, number, line, sectors, 1)
     far = bits_count(touched)
     near = bits_count(sectors) - far

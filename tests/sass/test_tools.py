@@ -16,7 +16,7 @@ from gpuperf_engine.sass.assemble import assemble, assemble_all, instructions_of
 from gpuperf_engine.sass.cubin import is_whole
 from gpuperf_engine.sass.resources import ptxas_resources
 from tests.sass.listings import EMPTY_CUBIN
-from tests.support import head
+from tests.support import head, needs_assembler
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
 
@@ -41,7 +41,7 @@ PTX = head("7.0", "sm_80") + (
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Neither program is to be found, and nothing is cached."""
-    for name in ("GPUPERF_PTXAS", "GPUPERF_NVDISASM", "CUDA_HOME", "CUDA_PATH"):
+    for name in ("GPUPERF_PTXAS", "GPUPERF_PTXAS_OPTIONS", "GPUPERF_NVDISASM", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("GPUPERF_CACHE", "off")
@@ -150,6 +150,41 @@ def test_triton_has_another_assembler_for_blackwell(
     assert tools.find_tool("ptxas", architecture).path == str(folder / name)
     other.unlink()
     assert tools.find_tool("ptxas", architecture).path == str(plain)
+
+
+def test_options_of_the_user_are_given_to_the_assembler_and_named(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = nothing / "said"
+    script(nothing / "path" / "ptxas", f'echo "$@" > {said}; exit 1\n')
+    monkeypatch.setenv("GPUPERF_PTXAS_OPTIONS", "-c --maxrregcount=32 -O1")
+    tool = tools.find_tool("ptxas")
+    assert (tool.version, tool.full_version) == ("12.9", "12.9.86 -c --maxrregcount=32 -O1")
+    with pytest.raises(ge.MachineError):
+        assemble(kernel(), "sm_89")
+    assert " -c --maxrregcount=32 -O1 module.ptx -o module.cubin" in said.read_text()
+
+
+@pytest.mark.parametrize("option", ["-arch=sm_90", "--gpu-name=sm_90", "-o", "x.ptx", "-v", "--entry=k", "'"])
+def test_options_that_are_set_for_each_kernel_are_refused(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    script(nothing / "path" / "ptxas", "")
+    monkeypatch.setenv("GPUPERF_PTXAS_OPTIONS", f"-c {option}")
+    with pytest.raises(ge.MachineError, match="GPUPERF_PTXAS_OPTIONS"):
+        tools.find_tool("ptxas")
+
+
+@needs_assembler
+def test_the_assembler_keeps_to_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 values that are live at once need more registers than 32, unless they are spilled."""
+    body = "".join(f"ld.global.u32 %r{n}, [%a+{4 * n}];" for n in range(64))
+    body += "bar.sync 0;" + "".join(f"st.global.u32 [%a+{4 * (n * 7 % 64)}], %r{n};" for n in range(64))
+    text = head("7.0", "sm_80") + ".visible .entry k(.param .u64 p)\n{\n.reg .u64 %a; .reg .b32 %r<64>;\n"
+    made = ge.parse(text + "ld.param.u64 %a, [p];" + body + "ret;\n}\n", path="k.ptx")["k"]
+    assert ptxas_resources(made).registers > 32
+    monkeypatch.setenv("GPUPERF_PTXAS_OPTIONS", "-maxrregcount=32")
+    assert ptxas_resources(made).registers <= 32
 
 
 def test_a_program_that_hangs_is_ended_with_what_it_started(

@@ -165,7 +165,7 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
         Path(folder, "module.ptx").write_bytes(text.encode("utf-8", "replace"))
         entry = ["-e", kernel.name] if len(kernel.name) <= _LONGEST_NAME else []
-        options = ["-v", "-lineinfo", f"-arch={architecture}", *entry]
+        options = ["-v", "-lineinfo", f"-arch={architecture}", *entry, *tool.options]
         done = run_tool("ptxas", [tool.path, *options, "module.ptx", "-o", "module.cubin"], folder)
         cubin = Path(folder, "module.cubin")
         if done.returncode:

@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import util
 from pathlib import Path
@@ -34,17 +35,23 @@ _HANGS = 2
 _LARGEST = 1 << 29
 #: Messages quote this many characters of a line of a tool's output.
 _QUOTED = 400
+#: Options of ``ptxas`` that are set for each kernel, or without which it assembles nothing.
+_OWN = re.compile(
+    r"--?(arch|gpu-name|o|output-file|e|entry|v|verbose|h|help|V|version|lineinfo|generate-line-info|dryrun)\b"
+)
 _RELEASE = re.compile(r"release (\d+\.\d+)(?:, V([\d.]+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program: its name, its path, and its versions, short (``13.0``) and full (``13.0.88``); ``unknown`` if it reports none."""
+    """A program: its name, its path, and its versions, short (``13.0``) and full (``13.0.88``); ``unknown`` if it reports none.
+    ``options`` are those of the user, which the full version names too."""
 
     name: str
     path: str
     version: str
     full_version: str
+    options: tuple[str, ...] = ()
 
 
 def find_tool(name: str, architecture: str = "") -> Tool:
@@ -73,7 +80,27 @@ def find_tool(name: str, architecture: str = "") -> Tool:
             ],
             hint=f"pip install 'pytest-gpuperf[nvcc]', or set CUDA_HOME, or GPUPERF_{name.upper()} to the program",
         )
-    return _asked(name, path, _stamp(path))
+    tool = _asked(name, path, _stamp(path))
+    options = _options() if name == "ptxas" else ()
+    return replace(tool, full_version=" ".join((tool.full_version, *options)), options=options)
+
+
+def _options() -> tuple[str, ...]:
+    """The options in ``$GPUPERF_PTXAS_OPTIONS``. Raises ``MachineError`` for those that are set for each kernel."""
+    given = os.environ.get("GPUPERF_PTXAS_OPTIONS", "")
+    try:
+        options = tuple(shlex.split(given))
+    except ValueError as error:
+        raise MachineError(f"GPUPERF_PTXAS_OPTIONS: {error}", details=[shortened(given)]) from None
+    for option in options:
+        if _OWN.match(option) or not option.startswith("-"):
+            raise MachineError(
+                f"GPUPERF_PTXAS_OPTIONS holds {shortened(option)}",
+                details=[shortened(given)],
+                hint="files, the kernel, the architecture and what is printed are set for each kernel; write values behind an equals "
+                "sign: -maxrregcount=32 -O1 -c",
+            )
+    return options
 
 
 def _check_chosen(name: str, path: str) -> None:

@@ -283,11 +283,15 @@ class Block(Record):
     BYTES = 16
 
 
+#: Below the number of a warp in ``Line.SEEN``.
+SEEN_BIT = 26
+
+
 class Line(Record):
     """A line of 128 bytes that a CTA touches. ``VALID``, ``TOUCHED``: the sectors that are in L1, and that the CTA has touched;
     ``DRAM``: 1 if the first touch reads DRAM, 2 if another SM has just requested it from DRAM; ``FETCHED``: sectors that L2 has read
     from DRAM, or is reading, because of a prefetch size. ``SEEN``: the sectors that DRAM had moved for the SM when it last accessed
-    the line in L2.
+    the line in L2, and from ``SEEN_BIT`` on the number of the warp that did.
     ``NEWER`` and ``OLDER``: its neighbours in L1 by last use; if L1 evicts a random line, ``OLDER`` is its place there. ``OPEN``: in
     the first line of each row of DRAM, until when the row is open."""
 
@@ -631,11 +635,14 @@ class Sm(Record):
     FIRST_STALL = U64(_TURNS + 40 + 8 * SUB_CORES)
     _HELD = _TURNS + 48 + 8 * SUB_CORES
     # how many sectors DRAM moves for the SM until L2 begins to lose what it holds, and until all of it is lost; what is left of the
-    # part (1/65536) of lines that are lost between these
+    # part (1/65536) of lines that are lost between these; the number of the warp whose access is executed
     L2_KEPT = U64(_HELD)
     L2_LOST = U64(_HELD + 8)
     LOST_LEFT = U64(_HELD + 16)
-    BYTES = _HELD + 24
+    ACCESSES = U64(_HELD + 24)
+    # by sub-partition: when its tensor cores have executed the ``wgmma`` of its queue
+    QUEUED_PRODUCTS = Array64(_HELD + 32)
+    BYTES = _HELD + 32 + 8 * SUB_CORES
 
 
 class Limits(Record):

@@ -28,9 +28,11 @@ def sm_together(sm: Sm, warp: Warp, now: int) -> int:
 
 
 @separate
-def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
-    """One warp's part of a ``wgmma``: returns the time until which it occupies the tensor cores of its sub-partition. Meanwhile they
-    read ``ARGUMENT`` / 2 bytes of operands from shared memory."""
+def sm_product(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """One warp's part of a ``wgmma``, which the tensor cores of its sub-partition execute after those before it. Meanwhile they read
+    ``ARGUMENT`` / 2 bytes of operands from shared memory."""
+    if now < sm.QUEUED_PRODUCTS[part]:
+        now = sm.QUEUED_PRODUCTS[part]
     start = sm.OPERANDS
     if start < now << FRACTION:
         start = now << FRACTION
@@ -45,7 +47,8 @@ def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
         warp.PRODUCTS[warp.PRODUCED % 8] = until + op.LATENCY
         warp.PRODUCT_BY[warp.PRODUCED % 8] = Cause.PRODUCT << CAUSE_BIT | sm_position(sm, op)
         warp.PRODUCED += 1
-    return until
+    sm.QUEUED_PRODUCTS[part] = until
+    return 0
 
 
 def sm_received(sm: Sm, slot: Slot, copy: Copy, start: int, far: int, count: int) -> int:

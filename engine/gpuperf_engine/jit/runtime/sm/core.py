@@ -453,7 +453,9 @@ def sm_issue(sm: Sm, part: int) -> int:
         if by:
             own = by
     elif kind == Kind.MATRIX:
-        until = sm_product(sm, warp, op, now)
+        # the warp goes on, and so do others: the tensor cores have a queue
+        sm_product(sm, part, warp, op, now)
+        until = now + 1
         ready = now + 1
     elif kind == Kind.TRANSFER:
         sm_transfer(sm, warp, now)

@@ -9,6 +9,7 @@ from ...ir.sm_records import (
     FRACTION,
     GROUPS,
     MOST_QUEUED,
+    SEEN_BIT,
     TAG_SETS,
     Change,
     Kind,
@@ -158,10 +159,11 @@ def sm_fetched(sectors: int, size: int) -> int:
 
 def sm_lost(sm: Sm, line: Line) -> int:
     """Forget what the CTA has touched of a line if L2 has lost it: since the last access DRAM has moved as many sectors as L2
-    holds."""
-    moved = sm.DRAM_SECTORS - line.SEEN
-    line.SEEN = sm.DRAM_SECTORS
-    if moved <= sm.L2_KEPT or line.TOUCHED == 0:
+    holds. Only if that was of the same warp, as how far warps drift apart depends on more than is simulated."""
+    known = line.SEEN
+    line.SEEN = sm.DRAM_SECTORS & (1 << SEEN_BIT) - 1 | sm.ACCESSES << SEEN_BIT
+    moved = sm.DRAM_SECTORS - known & (1 << SEEN_BIT) - 1
+    if moved <= sm.L2_KEPT or line.TOUCHED == 0 or known >> SEEN_BIT != sm.ACCESSES:
         return 0
     if moved < sm.L2_LOST:
         left = sm.LOST_LEFT + ((moved - sm.L2_KEPT) << 16) // (sm.L2_LOST - sm.L2_KEPT)
@@ -513,6 +515,7 @@ def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
 def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> int:
     """When an instruction has completed its accesses to all its lines, whose words are at ``place``."""
     slot = Slot(warp.SLOT)
+    sm.ACCESSES = warp.NUMBER
     sm_lead(sm, slot, start)
     ready = start + sm.LATENCY_L1
     if op.KIND == Kind.ATOMIC:

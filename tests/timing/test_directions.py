@@ -67,6 +67,51 @@ def test_each_stage_of_sgemm_is_faster(machine: str, model: str) -> None:
         assert naive.bounds["l2"] > 2 * coalesced.bounds["l2"]
 
 
+@cache
+def transposes() -> dict[str, ge.Profile]:
+    """Of 1024² floats, by way of shared memory or by stores of single words."""
+    lines = (
+        "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ctaid.y; mov.u32 %r4, %tid.x; mov.u32 %r5, %tid.y;",
+        "mad.lo.u32 %r6, %r2, 32, %r4; mad.lo.u32 %r7, %r3, 32, %r5;",
+        *(
+            f"add.u32 %r8, %r7, {8 * row}; mad.lo.u32 %r9, %r8, %r1, %r6; mul.wide.u32 %q3, %r9, 4; add.s64 %q3, %q3, %q1; "
+            f"ld.global.u32 %v{row}, [%q3];"
+            for row in range(4)
+        ),
+        *(
+            f"add.u32 %r8, %r7, {8 * row}; mad.lo.u32 %r9, %r6, %r1, %r8; mul.wide.u32 %q3, %r9, 4; add.s64 %q3, %q3, %q2; "
+            f"st.global.u32 [%q3], %v{row};"
+            for row in range(4)
+        ),
+    )
+    naive = "\n".join(
+        [
+            ".version 7.0\n.target sm_70\n.address_size 64",
+            ".visible .entry transpose_naive(.param .u32 h, .param .u32 w, .param .u64 a, .param .u64 b)\n{",
+            ".reg .b32 %r<10>, %v<4>; .reg .b64 %q<4>;",
+            "ld.param.u32 %r1, [w]; ld.param.u64 %q1, [a]; ld.param.u64 %q2, [b];",
+            *lines,
+            "ret;\n}\n",
+        ]
+    )
+    shared = (KERNELS / "transpose.ptx").read_text(encoding="utf-8").replace(".target sm_80", ".target sm_70")
+    runs = {}
+    for name, text in (("naive", naive), ("padded", shared)):
+        device, size = ge.Device(), np.int32(1024)
+        arrays = [device.zeros((1024, 1024), np.float32) for _ in range(2)]
+        kernel = ge.parse(text, path="transpose.ptx")[f"transpose_{name}"]
+        runs[name] = device.launch(kernel, (32, 32), (32, 8), [size, size, *arrays], demand="addresses")
+    return runs
+
+
+@pytest.mark.parametrize(
+    "machine", [name for name in machine_ids() if load_machine(name).compute_capability >= (7, 0)]
+)
+def test_stores_of_single_words_are_slower_than_a_detour_through_shared_memory(machine: str) -> None:
+    naive, padded = (ge.estimate(transposes()[name], machine, model=EXPANDED) for name in ("naive", "padded"))
+    assert naive.time_us > 1.2 * padded.time_us
+
+
 @both
 @pytest.mark.parametrize("machine", MACHINES)
 def test_bank_conflicts_cost_shared_memory_time(machine: str, model: str) -> None:

@@ -17,7 +17,7 @@ from ...results import SECTOR_BYTES as _SECTOR
 from ...simt.launch import LaunchPlan
 from .operations import Operations
 from .settings import MOST_RUNS
-from .sharing import ROW, Reuse, rows_of
+from .sharing import ROW, Reuse, distinct, rows_of
 from .simulate import Simulated
 from .streams import Classes
 
@@ -72,7 +72,7 @@ def _kib(classes: Classes, plan: LaunchPlan, number: int, room: Callable[[NDArra
     group, sectors = classes.groups[number], classes.typical.touched(number)
     if group.moves is None:
         touched = [item.touched(number) for item in classes.classes]
-        mean = sum(len(np.unique(one // _PER_KIB)) for one in touched) / len(touched)
+        mean = sum(len(distinct(one // _PER_KIB)) for one in touched) / len(touched)
         whole = -(-room(np.concatenate(touched)) // _PER_KIB)
         return Reuse.drawn(mean, whole, plan.ctas, plan.ctas).once
     if not len(sectors):

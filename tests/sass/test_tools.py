@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -14,10 +15,12 @@ import gpuperf_engine as ge
 from gpuperf_engine.sass import tools
 from gpuperf_engine.sass.assemble import assemble, assemble_all, instructions_of, numbered
 from gpuperf_engine.sass.cubin import is_whole
+from gpuperf_engine.sass.disassemble import disassemble
 from gpuperf_engine.sass.resources import ptxas_resources
 from tests.sass.listings import EMPTY_CUBIN
 from tests.support import head, needs_assembler
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
 
 VERSION = 'case "$1" in --version) echo "Cuda compilation tools, release 12.9, V12.9.86"; exit 0;; esac\n'
@@ -162,7 +165,7 @@ def test_options_of_the_user_are_given_to_the_assembler_and_named(
     assert (tool.version, tool.full_version) == ("12.9", "12.9.86 -c --maxrregcount=32 -O1")
     with pytest.raises(ge.MachineError):
         assemble(kernel(), "sm_89")
-    assert " -c --maxrregcount=32 -O1 module.ptx -o module.cubin" in said.read_text()
+    assert " -c --maxrregcount=32 -O1 module.ptx -o module.o" in said.read_text()
 
 
 @pytest.mark.parametrize("option", ["-arch=sm_90", "--gpu-name=sm_90", "-o", "x.ptx", "-v", "--entry=k", "'"])
@@ -185,6 +188,21 @@ def test_the_assembler_keeps_to_options(monkeypatch: pytest.MonkeyPatch) -> None
     assert ptxas_resources(made).registers > 32
     monkeypatch.setenv("GPUPERF_PTXAS_OPTIONS", "-maxrregcount=32")
     assert ptxas_resources(made).registers <= 32
+
+
+@pytest.mark.skipif(shutil.which("nvlink") is None, reason="needs nvlink")
+@needs_assembler
+def test_relocatable_code_is_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ptxas 13.0 merges fewer loads of shared memory in it."""
+    text = (EXAMPLES / "kernels" / "sgemm.ptx").read_text(encoding="utf-8")
+    made = ge.parse(text, path="sgemm.ptx")["sgemm_tiled"]
+
+    def loads() -> int:
+        return sum(item.base == "LDS" for item in disassemble(assemble(made, "sm_80")).instructions)
+
+    merged = loads()
+    monkeypatch.setenv("GPUPERF_PTXAS_OPTIONS", "-c")
+    assert loads() > merged > 0
 
 
 def test_a_program_that_hangs_is_ended_with_what_it_started(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -166,10 +167,14 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
         Path(folder, "module.ptx").write_bytes(text.encode("utf-8", "replace"))
         entry = ["-e", kernel.name] if len(kernel.name) <= _LONGEST_NAME else []
         options = ["-v", "-lineinfo", f"-arch={architecture}", *entry, *tool.options]
-        done = run_tool("ptxas", [tool.path, *options, "module.ptx", "-o", "module.cubin"], folder)
+        relocatable = not {"-c", "--compile-only"}.isdisjoint(tool.options)
+        output = "module.o" if relocatable else "module.cubin"
+        done = run_tool("ptxas", [tool.path, *options, "module.ptx", "-o", output], folder)
         cubin = Path(folder, "module.cubin")
         if done.returncode:
             raise _refusal(tool, kernel, architecture, done)
+        if relocatable:
+            _link(tool, architecture, folder)
         content = cubin.read_bytes() if cubin.is_file() else b""
         if not is_whole(content):
             raise MachineError(
@@ -178,6 +183,25 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
                 hint=f"is there room for temporary files, and is {tool.path} the ptxas of a CUDA toolkit?",
             )
         return done.stderr.encode(), content
+
+
+def _link(tool: Tool, architecture: str, folder: str) -> None:
+    """Links relocatable code, which has no addresses, by the ``nvlink`` beside ``ptxas``."""
+    linker = shutil.which("nvlink", path=str(Path(tool.path).parent)) or shutil.which("nvlink")
+    if not linker:
+        raise MachineError(
+            "there is no nvlink, which links relocatable code (GPUPERF_PTXAS_OPTIONS holds -c)",
+            details=[f"looked for beside {tool.path} and on the PATH"],
+            hint="pip install 'pytest-gpuperf[nvcc]', or leave out -c",
+        )
+    done = run_tool("nvlink", [linker, f"-arch={architecture}", "module.o", "-o", "module.cubin"], folder)
+    if done.returncode:
+        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        raise MachineError(
+            f"nvlink does not link what ptxas {tool.version} made for {architecture} with -c",
+            details=[shortened(line) for line in said[:3]] or [how_it_ended(done)],
+            hint="kernels that call functions of other files need these; leave out -c",
+        )
 
 
 def _placed(kernel: Function, line: str) -> str:

@@ -33,7 +33,7 @@ def filled_of(classes: Classes, ctas: int, found: Sequence[Reuse | None]) -> tup
     words = np.bitwise_count(typical.written).astype(np.int64)
     partly, loaded = [], []
     for number, (group, one) in enumerate(zip(classes.groups, found)):
-        written = int(words[typical.groups == number].sum()) * ctas
+        written = int(words[typical.groups == number].sum()) * classes.reaching(number, ctas)
         rest = one is not None and (number in atomic or written < _WORDS * one.once_of_all)
         partly.append(group.space == "global" and group.store and rest)
         loaded.append(group.space == "global" and not group.store)
@@ -61,10 +61,11 @@ def _kib(classes: Classes, plan: LaunchPlan, number: int, room: Callable[[NDArra
     group, sectors = classes.groups[number], classes.typical.touched(number)
     if group.moves is None:
         touched = [item.touched(number) for item in classes.classes]
-        mean = sum(len(np.unique(one // _PER_KIB)) for one in touched) / len(touched)
+        mean = classes.mean([len(np.unique(one // _PER_KIB)) for one in touched])
         whole = -(-room(np.concatenate(touched)) // _PER_KIB)
         return Reuse.drawn(mean, whole, plan.ctas, plan.ctas).once
     if not len(sectors):
         return 0
-    once, _ = rows_of(sectors, group, plan.grid, plan.ctas)
-    return round(once * min(plan.ctas, MOST_RUNS))
+    ctas = classes.reaching(number, plan.ctas)
+    once, _ = rows_of(sectors, group, plan.grid, ctas, classes.places(number, MOST_RUNS))
+    return round(once * min(ctas, MOST_RUNS))

@@ -78,7 +78,7 @@ SCRIPTS = {
     "values": VALUES_IMPORTS,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
-    "simulator": ("sm_run", "sm_fits", "sm_stream", "sm_copied"),
+    "simulator": ("sm_run", "sm_fits", "sm_stream", "sm_copied", "sm_blocks"),
     "tensor_memory": (
         "tensor_place",
         "tensor_alloc",

@@ -198,6 +198,14 @@ class TraceKernel(ABC):
         """``Trace.last`` of these CTAs. Each warp ends when its record would have ``words`` words."""
         return self._attempt(record, ctas, 0, 0, (_BEGINNING + words, 0xFFFFFFFF)).last
 
+    def lengths(
+        self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """``Trace.used`` and ``Trace.last`` of these CTAs. Each warp ends when its record would have ``words`` words: ``used`` is then
+        the first number of words, larger than that, at the end of a block."""
+        trace = self._attempt(record, ctas, 0, 0, (_BEGINNING + words, 0xFFFFFFFF))
+        return trace.used, trace.last
+
     def whole(
         self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int
     ) -> list[list[NDArray[np.uint32]]]:
@@ -288,7 +296,7 @@ class TraceKernel(ABC):
                 "its control flow or addresses depend on values passed in shared memory with mbarriers"
             )
         used = cursors.numpy().reshape(len(ctas), warps)
-        if copies[0] != OFF:
+        if copies[0] < _BEGINNING:
             used = np.minimum(used, capacity)
         recorded = device.memory.view(words.allocation).view(np.uint32)
         ends = device.memory.view(last.allocation).view(np.uint32)[: ends.size].reshape(ends.shape)

@@ -99,6 +99,19 @@ class Named:
         if max(self.mbarrier_count, self.kind_count) >= _MOST:
             raise NotRun("its CTAs use more mbarriers, or kinds of copies, than are distinguished")
 
+    def blocks(self, warps: Sequence[NDArray[np.uint32]]) -> NDArray[np.int64]:
+        """How often warps executed each block of the trace kernel."""
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
+            runtime_addresses(("sm_blocks",))["sm_blocks"]
+        )
+        given, counts = self.given(), np.zeros(len(self.firsts), np.int64)
+        given[Stream.OUT // 8] = counts.ctypes.data
+        for words in warps:
+            given[Stream.WORDS // 8], given[Stream.COUNT // 8] = words.ctypes.data, len(words)
+            if not function(int(given.ctypes.data)):
+                raise NotRun("its records are not whole blocks of its code")
+        return counts[:-1]
+
     def copies(self, warps: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
         """The copies of warps, a row for each; the first column is the kind."""
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(

@@ -27,6 +27,7 @@ from .settings import (
     FIRST_CTAS,
     MOST_INSTRUCTIONS,
     MOST_INSTRUCTIONS_AGAIN,
+    MOST_RUNS,
     MOST_WAVES,
     START_INSTRUCTIONS,
 )
@@ -139,25 +140,29 @@ class Traced:
         operations = Operations(self.graph, numbers)
         operations.change(changed or {})
 
-        def run(count: int, at_once: int) -> Simulated:
-            ran = self.classes.on_sm(ctas, clusters, count)
+        def run(ran: NDArray[np.int64], at_once: int) -> Simulated:
             return simulate(
                 operations, self.classes, copies, numbers, memory, ran, at_once, plan.warps_per_cta
             )
 
-        alone = run(1, 1)
-        count = _simulated(ctas, resident, alone.instructions)
-        whole = run(count, resident)
+        one, part = self.classes.alone(ctas, clusters)
+        alone = run(one, 1)
+        count = _simulated(ctas, resident, int(alone.instructions * part))
+        ran = self.classes.on_sm(ctas, clusters, count, ctas == resident)
+        whole = run(ran, resident)
         seen = count - whole.skipped
         each = 0.0
         if whole.skipped:
             each = whole.skipped_cycles / whole.skipped
         elif count < ctas:
             each = further(whole, resident)
-        bounds = self._bounds(operations, numbers, memory, whole, ctas / seen)
+        equal: float = ctas
+        if self.classes.areas is not None and count < ctas:
+            equal *= self.classes.work_of_sm(ctas, clusters) / self.classes.work_of(ran)
+        bounds = self._bounds(operations, numbers, memory, resident, whole, equal / seen)
         bounds["latency"] = alone.ended
-        cycles = max(whole.cycles + (ctas - seen) * each, *bounds.values())
-        strata = 0 if self.classes.of_place else len(self.classes.classes)
+        cycles = max(whole.cycles + (equal - seen) * each, *bounds.values())
+        strata = 0 if self.classes.exact else len(self.classes.classes)
         return Timed(
             cycles, bounds, _instructions(operations, whole), waits_of(operations, whole), seen, ctas, strata
         )
@@ -183,23 +188,25 @@ class Traced:
         numbers = self.used(numbers)
         operations = Operations(self.graph, numbers)
 
-        def run(count: int, at_once: int, window: tuple[int, int] | None) -> Simulated:
+        def run(ran: NDArray[np.int64], at_once: int, window: tuple[int, int] | None) -> Simulated:
             return simulate(
                 operations,
                 self.classes,
                 copies,
                 numbers,
                 memory,
-                self.classes.on_sm(ctas, clusters, count),
+                ran,
                 at_once,
                 plan.warps_per_cta,
                 window,
             )
 
-        count = _simulated(ctas, resident, run(1, 1, None).instructions)
+        one, part = self.classes.alone(ctas, clusters)
+        count = _simulated(ctas, resident, int(run(one, 1, None).instructions * part))
+        ran = self.classes.on_sm(ctas, clusters, count, ctas == resident)
         if start is None:
-            start = max(0, (run(count, resident, None).ended - clocks) // 2)
-        seen = run(count, resident, (start, start + clocks))
+            start = max(0, (run(ran, resident, None).ended - clocks) // 2)
+        seen = run(ran, resident, (start, start + clocks))
         each = -(-min(resident, count) * plan.warps_per_cta // numbers.parts)
         return window_of(operations, seen, start, start + clocks, each)
 
@@ -219,7 +226,7 @@ class Traced:
         clusters = -(-(self.record.plan.ctas // size) // self.ctas_of_sm(numbers))
         return replace(numbers, sm_count=min(numbers.sm_count, clusters * size))
 
-    def _part(self, numbers: SmNumbers) -> float:
+    def _part(self, numbers: SmNumbers, resident: int) -> float:
         """The SM's share of the global memory accesses of all CTAs, which is its share of the L2 and DRAM bandwidth: SMs with less
         work leave bandwidth to others. With bulk or tensor copies, the share is that of the CTAs."""
         ctas, classes, even = (
@@ -227,13 +234,15 @@ class Traced:
             self.classes,
             self.ctas_of_sm(numbers) / self.record.plan.ctas,
         )
+        copying = classes.copying is not None and classes.copying.named.kind_count
         spaces = np.array([group.space == "global" for group in classes.groups] + [False])
         lines = np.array([spaces[item.groups].sum() for item in classes.classes], np.float64)
         of_cluster = lines.reshape(-1, classes.cluster).mean(axis=1)
-        seen = classes.on_sm(ctas, self._clusters(numbers), min(ctas, FIRST_CTAS))
+        if copying and classes.areas is not None:
+            of_cluster = classes.work
+        seen = classes.on_sm(ctas, self._clusters(numbers), min(ctas, FIRST_CTAS), ctas <= resident)
         own, mean = of_cluster[seen // classes.cluster].mean(), of_cluster @ classes.shares()
-        copying = classes.copying is not None and classes.copying.named.kind_count
-        if copying or not own or not mean:
+        if (copying and classes.areas is None) or not own or not mean:
             return even
         return min(1.0, even * float(own / mean))
 
@@ -243,7 +252,7 @@ class Traced:
 
     def memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
         """The capacity of L1, the SM's share of the bandwidths, and the share of its accesses that comes from DRAM."""
-        plan, part = self.record.plan, self._part(numbers)
+        plan, part = self.record.plan, self._part(numbers, resident)
         classes, typical = self.classes, self.classes.typical
         found: list[Reuse | None] = []
         for number, group in enumerate(classes.groups):
@@ -256,8 +265,9 @@ class Traced:
                 found.append(self._scattered(number, resident * numbers.sm_count))
         copies = self._copies(numbers, resident)
         images = self._images(numbers)
+        ctas = round(classes.equal(plan.ctas))
         footprint = sum(one.once_of_all for one in found if one is not None) * _SECTOR + copies.footprint(
-            plan.ctas
+            ctas
         )
         footprint += images.read + images.written
         kept = footprint <= numbers.l2_kept
@@ -287,11 +297,11 @@ class Traced:
             moved[group.store] += share * len(typical.touched(number))
         copied = []
         for item in copies.moved:
-            share = copies.share(item, kept, plan.ctas) * (1.0 - left)
+            share = copies.share(item, kept, ctas) * (1.0 - left)
             copied.append(share)
             moved[item.way in (1, 2)] += share * item.sectors * item.count
-        moved[False] += images.read * (1.0 - left) / (_SECTOR * plan.ctas)
-        moved[True] += images.written * (1.0 - left) / (_SECTOR * plan.ctas)
+        moved[False] += images.read * (1.0 - left) / (_SECTOR * ctas)
+        moved[True] += images.written * (1.0 - left) / (_SECTOR * ctas)
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
         mix = min(1.0, lesser / numbers.fully_mixed)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
@@ -326,9 +336,11 @@ class Traced:
         meeting = max(1, int(running * min(1.0, numbers.row_open / takes)))
         if group.store:
             meeting = max(meeting, self._held(numbers, kept))
-        key = number, min(meeting, plan.ctas)
+        meeting = min(meeting, self.classes.reaching(number, plan.ctas))
+        key = number, meeting
         if key not in self.shared_rows:
-            self.shared_rows[key] = rows_of(sectors, group, plan.grid, meeting)
+            places = self.classes.places(number, meeting)
+            self.shared_rows[key] = rows_of(sectors, group, plan.grid, meeting, places)
         once, summed = self.shared_rows[key]
         lines = int((typical.groups == number).sum())
         return min(1.0, once / max(1e-9, min(summed, share * lines)))
@@ -360,16 +372,28 @@ class Traced:
         """The reuse of a group whose sectors do not move with the CTAs: modelled as random draws from the arrays of the group."""
         plan, each = self.record.plan, self.classes.classes
         sectors = [item.touched(number) for item in each]
-        mean = sum(map(len, sectors)) / len(sectors)
+        mean, ctas = self.classes.mean([len(item) for item in sectors]), plan.ctas
+        if self.classes.areas is not None:
+            ctas = max(1, self.classes.reaching(number, plan.ctas))
+            mean *= plan.ctas / ctas
         room = self._room(np.concatenate(sectors))
-        return Reuse.drawn(mean, room, min(plan.ctas, running), plan.ctas)
+        return Reuse.drawn(mean, room, min(ctas, running), ctas)
 
     def _reuse(self, number: int, sectors: NDArray[np.int64], group: Group, running: int) -> Reuse:
         key = number, min(running, self.record.plan.ctas)
         if key not in self.reuse:
             assert group.moves is not None
             room = self._room(sectors) if group.seen else 0
-            self.reuse[key] = reuse_of(sectors, group.moves, self.record.plan.grid, running, group.seen, room)
+            self.reuse[key] = reuse_of(
+                sectors,
+                group.moves,
+                self.record.plan.grid,
+                running,
+                group.seen,
+                room,
+                self.classes.places(number, MOST_RUNS),
+                self.classes.reaching(number, self.record.plan.ctas),
+            )
         return self.reuse[key]
 
     def _room(self, touched: NDArray[np.int64]) -> int:
@@ -382,7 +406,13 @@ class Traced:
         return room
 
     def _bounds(
-        self, operations: Operations, numbers: SmNumbers, memory: Memory, seen: Simulated, times: float
+        self,
+        operations: Operations,
+        numbers: SmNumbers,
+        memory: Memory,
+        resident: int,
+        seen: Simulated,
+        times: float,
     ) -> dict[str, float]:
         """Cycles that each resource needs for all CTAs of the SM; ``times``: the ratio of all CTAs to those simulated."""
         classes = self.classes
@@ -404,7 +434,7 @@ class Traced:
         if numbers.atomic_turns and classes.atomics:
             of_items = weighted_turns(operations, seen)
             turns = atomic_turns(classes, self.record.plan, of_items, self._room)
-            bounds["atomics"] = turns / numbers.atomic_turns / self._part(numbers)
+            bounds["atomics"] = turns / numbers.atomic_turns / self._part(numbers, resident)
         bounds = {name: clocks * times for name, clocks in bounds.items()}
         return bounds | {"dispatch": self.record.plan.ctas / numbers.cta_rate}
 

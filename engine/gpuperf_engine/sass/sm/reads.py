@@ -20,7 +20,7 @@ from .asynchronous import Copies, ctas_of
 from .launch import Traced
 from .numbers import SmNumbers
 from .operations import Operations
-from .settings import MOST_INSTRUCTIONS, READ_CTAS, READ_WORDS
+from .settings import MOST_INSTRUCTIONS, MOST_LOOKED_UP, READ_CTAS, READ_WORDS
 from .simulate import Memory, simulate
 from .streams import LOCAL_GROUP, Classes, classes_together, named_of
 
@@ -41,6 +41,8 @@ def read_sectors(
         raise NotRun("the layout of textures and surfaces is not published")
     sms, numbers = numbers.sm_count, traced.used(numbers)
     resident = min(resident, traced.ctas_of_sm(numbers))
+    # Those that have nothing to do are not traced.
+    instructions *= plan.ctas / classes.equal(plan.ctas)
     most = min(
         2 * resident + READ_CTAS,
         READ_WORDS // max(1, classes.words * plan.warps_per_cta),
@@ -49,13 +51,17 @@ def read_sectors(
     memory = _memory(traced, numbers, resident, shared_per_cta)
     operations = Operations(traced.graph, numbers)
     read, counted = 0, 0
-    for words in _words_of(traced, ctas_of_sms(plan.ctas, sms, resident, most)):
+    ctas, places = plan.ctas, classes.working(MOST_LOOKED_UP)
+    if places is not None:
+        ctas = len(places)
+        resident = min(resident, -(-ctas // min(sms, ctas)))
+    for words in _words_of(traced, ctas_of_sms(ctas, sms, resident, most), places):
         reads = _reads(traced, operations, numbers, memory, words, resident)
         # The first CTAs of a part fill L1, and the last ones have it for themselves.
-        if plan.ctas > sms * most:
+        if ctas > sms * most:
             reads = reads[resident:-resident]
         read, counted = read + int(reads.sum()), counted + len(reads)
-    return round(read * plan.ctas / counted)
+    return round(read * ctas / counted)
 
 
 def ctas_of_sms(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[np.int64]]:
@@ -80,14 +86,18 @@ def ctas_of_sms(ctas: int, sms: int, resident: int, most: int) -> list[NDArray[n
     return [np.flatnonzero(owners == sm) for sm in chosen]
 
 
-def _words_of(traced: Traced, sms: list[NDArray[np.int64]]) -> Iterator[list[list[NDArray[np.uint32]]]]:
-    """The records of the CTAs of each SM, traced in one run if they fit into one."""
+def _words_of(
+    traced: Traced, sms: list[NDArray[np.int64]], places: NDArray[np.int64] | None
+) -> Iterator[list[list[NDArray[np.uint32]]]]:
+    """The records of the CTAs of each SM, traced in one run if they fit into one; ``places``: their numbers in the grid, if these are
+    others."""
     plan = traced.record.plan
     wide, tall, _ = plan.grid
 
     def whole(ctas: NDArray[np.int64]) -> list[list[NDArray[np.uint32]]]:
-        places = zip((ctas % wide).tolist(), (ctas // wide % tall).tolist(), (ctas // (wide * tall)).tolist())
-        return traced.tracer.whole(traced.record, ctas_of(list(places), plan.cluster), traced.classes.words)
+        ctas = ctas if places is None else places[ctas]
+        at = zip((ctas % wide).tolist(), (ctas // wide % tall).tolist(), (ctas // (wide * tall)).tolist())
+        return traced.tracer.whole(traced.record, ctas_of(list(at), plan.cluster), traced.classes.words)
 
     try:
         every = iter(whole(np.concatenate(sms)))

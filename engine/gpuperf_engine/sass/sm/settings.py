@@ -11,8 +11,13 @@ __all__ = [
     "MOST_EVENTS",
     "MOST_INSTRUCTIONS",
     "MOST_INSTRUCTIONS_AGAIN",
+    "MOST_LOOKED_UP",
+    "MOST_PROBED",
     "MOST_RUNS",
     "MOST_WAVES",
+    "ORDERED",
+    "PATH_WORDS",
+    "PROBED",
     "READ_CTAS",
     "READ_WORDS",
     "SAMPLE",
@@ -35,6 +40,15 @@ ALIKE_WAVES, ALIKE_PART = 6, 128
 Fewer waves may agree by chance while CTAs still drift apart."""
 SAMPLE = 12
 """CTAs sampled evenly over the grid, if each CTA executes different instructions. The cost of the trace grows with them."""
+PROBED = 64
+"""CTAs spread over the grid whose paths are compared with that of the CTA in its middle, besides those next to the edges."""
+PATH_WORDS = 1024
+"""Words that tell the path of a warp: some tens of blocks. A warp ends when it would have recorded more."""
+MOST_PROBED = 1 << 17
+"""Warps whose paths are examined if CTAs differ: 0.1 s on one core."""
+ORDERED = 256
+"""The most CTAs of an SM that run in the order of the grid if CTAs differ by area. Of more, or if only some are simulated, any part
+has the mean share of each class."""
 SEEN_COPIES = 4096
 """Words recorded of each warp of concurrent CTAs to find the copies that they share: about 50 copies, more than a pipeline has
 stages."""
@@ -49,5 +63,7 @@ READ_WORDS = 1 << 24
 """Words that the traces of these CTAs have at most: 64 MiB."""
 MOST_RUNS = 1_000_000
 """Runs of sectors, of all CTAs together, whose union is computed. Of more runs, a part of each CTA's is used."""
+MOST_LOOKED_UP = 1 << 22
+"""CTAs of a grid of which those that access memory are counted, if CTAs differ."""
 MOST_EVENTS = 1 << 16
 """Events of a window that are kept, more than a picture of it can show."""

@@ -87,17 +87,20 @@ def reuse_of(
     running: int,
     seen: bytes = b"",
     room: int = 0,
+    places: NDArray[np.int64] | None = None,
+    ctas: int = 0,
 ) -> Reuse:
     """The reuse of a group. ``sectors``: those that one CTA touches; ``running``: the number of concurrent CTAs, the first of the
-    grid; ``seen``: as in ``Group``; ``room``: sectors of the arrays of the group, 0 if unknown."""
+    grid; ``seen``: as in ``Group``; ``room``: sectors of the arrays of the group, 0 if unknown. If not all CTAs of the grid touch the
+    group, ``places`` are the numbers of the first ones that do, and ``ctas`` is the number of all that do."""
     ordered = distinct(sectors)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     starts = ordered[np.concatenate([[0], breaks + 1])]
     ends = ordered[np.concatenate([breaks, [len(ordered) - 1]])] + 1
-    ctas = grid[0] * grid[1] * grid[2]
+    ctas = ctas or grid[0] * grid[1] * grid[2]
     count = min(ctas, running)
     if seen:
-        moved = np.frombuffer(seen, np.int64)
+        moved = _observed(seen, places)
         count = min(count, len(moved))
         once, summed = _union(starts, ends, moved[:count])
         all_once, all_summed = _union(starts, ends, moved)
@@ -105,10 +108,13 @@ def reuse_of(
         of_all = all_once * ctas // len(moved), all_summed * ctas // len(moved)
         of_all = min(of_all[0], room) if room else of_all[0], of_all[1]
     else:
-        moved = _moved(moves, grid, count)
+        if places is not None:
+            ctas = min(ctas, len(places))
+            count = min(count, ctas)
+        moved = _moved(moves, grid, count, places)
         once, summed = _union(starts, ends, moved)
         of_all = (
-            _union(starts, ends, _moved(moves, grid, min(ctas, MOST_RUNS)))
+            _union(starts, ends, _moved(moves, grid, min(ctas, MOST_RUNS), places))
             if ctas > running
             else (once, summed)
         )
@@ -116,7 +122,11 @@ def reuse_of(
 
 
 def rows_of(
-    sectors: NDArray[np.int64], group: Group, grid: tuple[int, int, int], running: int
+    sectors: NDArray[np.int64],
+    group: Group,
+    grid: tuple[int, int, int],
+    running: int,
+    places: NDArray[np.int64] | None = None,
 ) -> tuple[float, float]:
     """Distinct DRAM rows of ``running`` CTAs, per CTA, and the rows that each CTA touches. Arguments as for ``reuse_of``."""
     ordered = distinct(sectors)
@@ -125,19 +135,32 @@ def rows_of(
     ends = ordered[np.concatenate([breaks, [len(ordered) - 1]])] + 1
     count = min(grid[0] * grid[1] * grid[2], running, MOST_RUNS)
     if group.seen:
-        moved = np.frombuffer(group.seen, np.int64)[:count]
+        moved = _observed(group.seen, places)[:count]
     else:
         assert group.moves is not None
-        moved = _moved(group.moves, grid, count)
+        moved = _moved(group.moves, grid, count, places)
     words = ROW // 4
     each, _ = _union(starts, ends, np.zeros(1, np.int64), words)
     once, _ = _union(starts, ends, moved, words)
     return min(once / len(moved), each), each
 
 
-def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) -> NDArray[np.int64]:
-    """The offset in words of the sectors of each of the first CTAs."""
-    index = np.arange(count, dtype=np.int64)
+def _observed(seen: bytes, places: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """``Group.seen`` of the CTAs with the numbers ``places``, or of all."""
+    moved = np.frombuffer(seen, np.int64)
+    if places is None or not len(moved) or places[0] >= len(moved):
+        return moved
+    return moved[places[places < len(moved)]]
+
+
+def _moved(
+    moves: tuple[int, int, int],
+    grid: tuple[int, int, int],
+    count: int,
+    places: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """The offset in words of the sectors of each of the first CTAs, or of the first of those with the numbers ``places``."""
+    index = np.arange(count, dtype=np.int64) if places is None else places[:count]
     return (
         index % grid[0] * moves[0]
         + index // grid[0] % grid[1] * moves[1]

@@ -188,11 +188,13 @@ def simulate(
     ]
     codes = [_Code(numbers.code, len(operations.items)) for _ in loads]
     sms = np.zeros((len(loads), Sm.BYTES // 8), np.uint64)
+    # Waves may be alike until a CTA of another area runs.
+    rare = classes.areas is not None
     common = {
         Sm.CTAS: len(ctas), Sm.RESIDENT: resident, Sm.WARPS: warps, Sm.EACH: each,
         Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,
         Sm.SHARES: shares.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: len(sms), Sm.COPIES: kinds.ctypes.data,
-        Sm.ALIKE: 0 if memory.together else ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
+        Sm.ALIKE: 0 if memory.together or rare else ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
         Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data, Sm.FIRST_STALL: stalls.ctypes.data,
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
         Sm.WINDOW_FROM: NEVER, Sm.ONE: operations.pair[0], Sm.TWO: operations.pair[1],

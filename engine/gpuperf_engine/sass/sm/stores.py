@@ -72,10 +72,11 @@ def _kib(classes: Classes, plan: LaunchPlan, number: int, room: Callable[[NDArra
     group, sectors = classes.groups[number], classes.typical.touched(number)
     if group.moves is None:
         touched = [item.touched(number) for item in classes.classes]
-        mean = sum(len(distinct(one // _PER_KIB)) for one in touched) / len(touched)
+        mean = classes.mean([len(distinct(one // _PER_KIB)) for one in touched])
         whole = -(-room(np.concatenate(touched)) // _PER_KIB)
         return Reuse.drawn(mean, whole, plan.ctas, plan.ctas).once
     if not len(sectors):
         return 0
-    once, _ = rows_of(sectors, group, plan.grid, plan.ctas)
-    return round(once * min(plan.ctas, MOST_RUNS))
+    ctas = classes.reaching(number, plan.ctas)
+    once, _ = rows_of(sectors, group, plan.grid, ctas, classes.places(number, MOST_RUNS))
+    return round(once * min(ctas, MOST_RUNS))

@@ -17,8 +17,9 @@ from ..registers import WIDTHS
 from ..run.needed import LOADS, STORES
 from ..run.trace_kernel import OFF, TraceKernel
 from ..run.writer import NotRun
+from .areas import Areas, Paths, areas_of, spread
 from .asynchronous import Copying, Named, ctas_of, way_of
-from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
+from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, MOST_LOOKED_UP, ORDERED, SAMPLE
 from .sharing import ROW, Group
 
 __all__ = ["LOCAL_GROUP", "Class", "Classes", "class_of", "classes_of", "classes_together", "named_of"]
@@ -58,6 +59,13 @@ _OFF_WHOLE = 1 / 16
 _AMPERE, _ALONE, _WITHOUT_CONFLICT = 80, 64, 16
 #: From 10.0 on, code of the system uses mbarriers in the first KiB of shared memory.
 _RESERVES = 100
+#: Rows of a grid at its edges are also areas if one of their CTAs records less than this part of what another one does: CTAs that
+#: have nothing to do leave their time to others, so that those of an SM are not a number of CTAs apart.
+_FAR_LESS = 4
+#: How far neighbours may be apart that show how addresses move.
+_NEAR = (1, 2, 3, 4, 8, 16, 32)
+#: Candidates for the CTAs that stand for an area, of which those in it are chosen.
+_CANDIDATES = 1024
 Place = tuple[int, int, int]
 
 
@@ -65,7 +73,8 @@ Place = tuple[int, int, int]
 class Class:
     """CTAs that execute the same. ``stream``: of their warps, which begin at the addresses ``starts``; for each line that a CTA
     touches ``groups``: the number of its group; ``lines``: the line; ``sectors``: a bit for each touched sector; ``written``: a bit
-    for each word that stores, but not atomics, write; ``rows``: the index of the first line in the same DRAM row."""
+    for each word that stores, but not atomics, write; ``rows``: the index of the first line in the same DRAM row; ``issued``: warp
+    instructions, of sampled CTAs."""
 
     stream: NDArray[np.uint32]
     starts: NDArray[np.int64]
@@ -74,6 +83,7 @@ class Class:
     sectors: NDArray[np.uint8]
     written: NDArray[np.uint32]
     rows: NDArray[np.uint32] = dataclasses.field(default_factory=lambda: np.zeros(0, np.uint32))
+    issued: int = 0
 
     def __post_init__(self) -> None:
         if len(self.rows) == len(self.lines):
@@ -119,9 +129,11 @@ class Class:
 class Classes:
     """``of_place``: the class by position along each axis: 0 first, 1 between, 2 last. For clusters: the class of the first CTA by the
     position of the cluster; those of the other CTAs follow. Empty if each class is a sampled CTA that represents an equal share of the
-    grid. ``copying``: bulk and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch
-    too; ``atomics``: the positions of atomics of global memory, each with its group; ``words``: the most words that the trace of a
-    warp has; ``checked``: for which code and limits ``limits.check_records`` has read the streams."""
+    grid, or of one of its ``areas``: their kinds are numbered from those with the most instructions on, ``firsts`` are the number of
+    the first sampled CTA (or cluster) of each kind, and the number of all; the kind ``main`` does most of the work. ``copying``: bulk
+    and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch too; ``atomics``: the
+    positions of atomics of global memory, each with its group; ``words``: the most words that the trace of a warp has; ``checked``:
+    for which code and limits ``limits.check_records`` has read the streams."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -132,6 +144,9 @@ class Classes:
     of_inputs: bool = False
     atomics: tuple[tuple[int, int], ...] = ()
     words: int = 0
+    areas: Areas | None = None
+    firsts: tuple[int, ...] = ()
+    main: int = 0
     checked: set[tuple[bytes, bytes, int, int]] = dataclasses.field(
         default_factory=set, compare=False, repr=False
     )
@@ -143,8 +158,11 @@ class Classes:
         if self.of_place:
             return self.classes[0]
         count = len(self.classes) // self.cluster
-        middle = count // 2
-        nearest = sorted(range(count), key=lambda number: abs(number - middle))
+        own = (
+            range(count) if self.areas is None else range(self.firsts[self.main], self.firsts[self.main + 1])
+        )
+        middle = own[len(own) // 2]
+        nearest = sorted(own, key=lambda number: abs(number - middle))
         reach = [number for number, group in enumerate(self.groups) if group.space == "global"]
         for number in nearest:
             item = self.classes[number * self.cluster]
@@ -153,18 +171,30 @@ class Classes:
         return self.classes[middle * self.cluster]
 
     @property
+    def exact(self) -> bool:
+        """Whether each CTA of the launch is known to execute what its class does, so far as CTAs were traced."""
+        return bool(self.of_place) or (self.areas is not None and len(self.firsts) - 1 == self.firsts[-1])
+
+    @property
     def longest(self) -> int:
-        """The class with the longest streams; for clusters, that of the first CTA."""
+        """The class with the longest streams, or the most instructions; for clusters, that of the first CTA."""
+        if self.areas is not None:
+            return int(self.work.argmax()) * self.cluster
         words = [len(item.stream) for item in self.classes]
         size = self.cluster
         return max(range(0, len(words), size), key=lambda first: sum(words[first : first + size]))
 
-    def on_sm(self, ctas: int, step: int, first: int) -> NDArray[np.int64]:
+    def on_sm(self, ctas: int, step: int, first: int, together: bool = False) -> NDArray[np.int64]:
         """The classes of the ``first`` of the ``ctas`` CTAs of an SM, which are ``step`` apart in the grid. If more CTAs run than were
-        sampled, the samples alternate, so that any prefix contains all of them."""
+        sampled, the samples alternate, so that any prefix contains all of them. If CTAs differ by area, the SM is the one with the
+        most work; ``together``: all CTAs start at once, so that none is left to an SM that ends early."""
         numbers = np.arange(first, dtype=np.int64)
         if self.of_place:
             return self._of(numbers * step)
+        if self.areas is not None:
+            if together and first == ctas and ctas * step <= MOST_LOOKED_UP:
+                return self._at_once(self.areas, ctas, step)
+            return self._of_areas(self.areas, ctas, step, first)
         count = len(self.classes) // self.cluster
         if ctas == 1 and self.of_inputs and self.copying is not None and self.copying.named.kind_count:
             # Persistent CTAs: the launch takes as long as the longest.
@@ -174,6 +204,9 @@ class Classes:
     def shares(self) -> NDArray[np.float64]:
         """The share of all CTAs, or clusters, that each class has."""
         count = len(self.classes) // self.cluster
+        if self.areas is not None:
+            counted, samples = self.areas.counted(), np.diff(self.firsts)
+            return np.repeat(counted / counted.sum() / samples, samples)
         if not self.of_place:
             return np.full(count, 1 / count)
         x, y, z = (np.array([1, max(0, size - 2), size > 1]) / size for size in self.grid)
@@ -181,6 +214,137 @@ class Classes:
         found = np.zeros(count)
         np.add.at(found, self._table().ravel() // self.cluster, parts.ravel())
         return found
+
+    def _at_once(self, areas: Areas, ctas: int, step: int) -> NDArray[np.int64]:
+        """``on_sm`` if all CTAs start at once."""
+        kinds = areas.first(ctas * step).astype(np.int64)
+        work = np.zeros(ctas * step)
+        work[: len(kinds)] = self._work_of_kinds[kinds]
+        own = kinds[int(work.reshape(ctas, step).sum(axis=0).argmax()) :: step]
+        found = np.zeros(len(own), np.int64)
+        for kind in range(areas.count):
+            chosen = np.flatnonzero(own == kind)
+            samples = self.firsts[kind + 1] - self.firsts[kind]
+            found[chosen] = self.firsts[kind] + np.arange(len(chosen)) * samples // max(1, len(chosen))
+        return found * self.cluster
+
+    def _of_areas(self, areas: Areas, ctas: int, step: int, first: int) -> NDArray[np.int64]:
+        """``on_sm`` of the SM with the most work: of the kinds with the most instructions, any number of them together, it has its
+        part of the CTAs of the grid, rounded up, when ``step`` CTAs after the other were started. CTAs of a kind are its samples in
+        turn."""
+        total, numbers = int(areas.counted().sum()), np.arange(1, first + 1)
+        ordered = ctas <= ORDERED and first == ctas
+        if ordered:
+            before = areas.before(np.minimum(numbers * step, total)).cumsum(axis=1)
+            wanted = -(-before // step)
+        else:
+            wanted = -(-(numbers[:, None] * self._most(areas, ctas, step)) // ctas)
+        found, left, sum_of_others = np.zeros(first, np.int64), np.arange(first), np.zeros(first, np.int64)
+        for kind in range(areas.count):
+            # At most one CTA at a time, and those that are wanted later are never more than so many.
+            rises = np.maximum.accumulate(np.maximum(0, wanted[left, kind] - sum_of_others[left]))
+            places = np.arange(len(left))
+            rises = np.minimum.accumulate((rises - places).clip(max=1)) + places
+            own = np.diff(rises, prepend=0) > 0
+            if kind == areas.count - 1:
+                own[:] = True
+            samples, chosen = self.firsts[kind + 1] - self.firsts[kind], left[own]
+            index = np.arange(len(chosen))
+            found[chosen] = self.firsts[kind] + (
+                index % samples if len(chosen) > samples or not ordered else index * samples // len(chosen)
+            )
+            taken = np.zeros(first, np.int64)
+            taken[chosen] = 1
+            sum_of_others += taken.cumsum()
+            left = left[~own]
+        return found * self.cluster
+
+    def reaching(self, group: int, ctas: int) -> int:
+        """How many of the ``ctas`` CTAs of the launch touch a group of accesses. Without areas, all are taken to do so."""
+        if self.areas is None:
+            return ctas
+        touching = self._touching(group)
+        return round(ctas * float(self.shares()[touching].sum()))
+
+    def places(self, group: int, most: int) -> NDArray[np.int64] | None:
+        """The numbers of the first CTAs of the launch that touch a group, ``most`` at most, of those among the first
+        ``MOST_LOOKED_UP``; ``None`` if these are the first CTAs of the grid."""
+        if self.areas is None or self.cluster > 1:
+            return None
+        found = np.flatnonzero(self._kinds(group)[self.areas.first(MOST_LOOKED_UP)])[:most]
+        return found if len(found) else None
+
+    def working(self, most: int) -> NDArray[np.int64] | None:
+        """The numbers of the CTAs that access global memory, among the first ``most`` of the grid; ``None`` if they do not differ, or
+        none of these does."""
+        if self.areas is None or self.cluster > 1:
+            return None
+        kinds = np.zeros(self.areas.count, bool)
+        for number, group in enumerate(self.groups):
+            if group.space == "global":
+                kinds |= self._kinds(number)
+        found = np.flatnonzero(kinds[self.areas.first(most)])
+        return found if len(found) else None
+
+    def _kinds(self, group: int) -> NDArray[np.bool_]:
+        """By kind of the areas, whether it touches a group."""
+        kinds = np.zeros(len(self.firsts) - 1, bool)
+        kinds[np.searchsorted(self.firsts, np.flatnonzero(self._touching(group)), "right") - 1] = True
+        return kinds
+
+    def _touching(self, group: int) -> NDArray[np.bool_]:
+        """By class, or first class of a cluster, whether it touches a group."""
+        touching = np.array([bool((item.groups == group).any()) for item in self.classes])
+        found: NDArray[np.bool_] = np.logical_or.reduce(touching.reshape(-1, self.cluster), axis=1)
+        return found
+
+    @property
+    def work(self) -> NDArray[np.float64]:
+        """By class, or cluster, the warp instructions, if CTAs differ by area."""
+        issued = np.array([item.issued for item in self.classes], np.float64)
+        found: NDArray[np.float64] = issued.reshape(-1, self.cluster).sum(axis=1)
+        return found
+
+    def alone(self, ctas: int, step: int) -> tuple[NDArray[np.int64], float]:
+        """The class of the CTA that is simulated alone, and the part of its work that the CTAs of the SM of ``on_sm`` have on average:
+        the first one, of areas the one with the most work."""
+        if self.areas is None:
+            return self.on_sm(ctas, step, 1), 1.0
+        one = np.array([self.longest])
+        return one, self.work_of_sm(ctas, step) / self.work_of(one)
+
+    def work_of(self, ran: NDArray[np.int64]) -> float:
+        """The mean work of CTAs of the classes ``ran``, or clusters whose first CTAs are of these: ``work``."""
+        return float(self.work[ran // self.cluster].mean())
+
+    def work_of_sm(self, ctas: int, step: int) -> float:
+        """The mean work of all CTAs of the SM of ``on_sm``."""
+        if self.areas is None:
+            return float(self.work @ self.shares())
+        return float(self._work_of_kinds @ np.diff(self._most(self.areas, ctas, step), prepend=0)) / ctas
+
+    @staticmethod
+    def _most(areas: Areas, ctas: int, step: int) -> NDArray[np.int64]:
+        """By kind, how many CTAs of it and those before the SM with the most work has."""
+        most: NDArray[np.int64] = np.minimum(ctas, -(-areas.counted().cumsum() // step))
+        return most
+
+    def equal(self, ctas: int) -> float:
+        """As many typical CTAs as do the work of the ``ctas`` CTAs of the launch, if these differ by area."""
+        if self.areas is None:
+            return ctas
+        return ctas * float(self.work @ self.shares() / self._work_of_kinds[self.main])
+
+    @property
+    def _work_of_kinds(self) -> NDArray[np.float64]:
+        return np.array([part.mean() for part in np.split(self.work, self.firsts[1:-1])])
+
+    def mean(self, values: Sequence[int]) -> float:
+        """The mean of numbers of each class over the CTAs of the grid, if these differ by area; else over the classes."""
+        if self.areas is None:
+            return sum(values) / len(values)
+        each: NDArray[np.float64] = np.array(values, np.float64).reshape(-1, self.cluster).mean(axis=1)
+        return float(each @ self.shares())
 
     def _table(self) -> NDArray[np.int64]:
         table = np.zeros((3, 3, 3), np.int64)
@@ -199,7 +363,8 @@ class Classes:
 
 def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
     """Traces a CTA in the middle of the grid, its neighbours and the CTAs at the edges; for clusters, all of their CTAs. If inner CTAs
-    differ, or loaded values decide about control flow or addresses, samples CTAs of the whole grid. Raises ``NotRun``."""
+    differ, finds the areas of the grid whose CTAs take the same path, and samples CTAs of each; if loaded values decide about control
+    flow or addresses, of the whole grid. Raises ``NotRun``."""
     plan = record.plan
     count, grid = plan.cluster_ctas, plan.clusters
     x, y, z = (size // 2 for size in grid)
@@ -211,8 +376,9 @@ def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
         (x, y + signs[1] * moved[1], z),
         (x, y, z + signs[2] * moved[2]),
     ]
+    paths = Paths(tracer, record)
     if tracer.reads_memory:
-        return _strata(tracer, record, [middle, *steps], moved, signs)
+        return _with_idle(tracer, record, paths) or _strata(tracer, record, [middle, *steps], moved, signs)
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
     # An axis of three or fewer CTAs is covered by the edges and the middle.
@@ -237,7 +403,13 @@ def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
         for place, end in zip(traced, ends)
         if all(at + 1 < size or size == 1 for at, size in zip(place, grid))
     ]
-    if count == 1 and any(used[place] != used[middle] for place in inner):
+    uneven = count == 1 and any(used[place] != used[middle] for place in inner)
+    exits = sum(size > 1 for size in grid) > 1 and _exits(used, [middle, *edges])
+    if uneven or exits or not paths.alike_inside():
+        found = _by_path(tracer, record, paths)
+        if found is not None:
+            return found
+    if uneven:
         return _strata(tracer, record, [middle, *steps], moved, signs)
     kinds = list(dict.fromkeys([used[middle], *map(used.__getitem__, edges)]))[:_MOST_CLASSES]
     if len(kinds) > 1:
@@ -260,6 +432,12 @@ def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
     return Classes(classes, groups, of_place, grid, count, copying, atomics=atomics, words=words)
 
 
+def _exits(used: dict[Place, tuple[int, ...]], places: list[Place]) -> bool:
+    """Whether some of the CTAs at ``places`` record far less than others, as those do that have nothing to do."""
+    lengths = [sum(used[place]) for place in places]
+    return _FAR_LESS * min(lengths) < max(lengths)
+
+
 def _strata(
     tracer: TraceKernel, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
 ) -> Classes:
@@ -270,16 +448,160 @@ def _strata(
     wide, tall, deep = grid
     clusters = wide * tall * deep
     number = min(clusters, max(2, SAMPLE // size))
-    places = [(2 * each + 1) * clusters // (2 * number) for each in range(number)]
-    chosen = [(at % wide, at // wide % tall, at // (wide * tall)) for at in places]
-    count = number * size
+    chosen: list[Place] = [(x, y, z) for x, y, z in spread(grid, number).tolist()]
+    if number == clusters:
+        chosen = [(at % wide, at // wide % tall, at // (wide * tall)) for at in range(number)]
+    return _sampled(tracer, record, chosen, near, moved, signs)
+
+
+def _with_idle(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Classes | None:
+    """Classes of CTAs that store nothing, and of samples of the others, where loaded values decide; ``None`` if there are no such."""
+    try:
+        if not paths.idle(paths.some()).any():
+            return None
+        areas = areas_of(paths.idle, paths.grid, paths.warps)
+    except NotRun:
+        # Of fewer CTAs it may be known what they load.
+        return None
+    if areas.count < 2 or not areas.counted().all():
+        return None
+    return _of_areas(tracer, record, areas, np.array([False, True]))
+
+
+def _by_path(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Classes | None:
+    """Classes by path; ``None`` if all CTAs take the same one as far as it is known."""
+    areas, work = areas_of(paths.of, paths.grid, paths.warps), paths.work()
+    if (areas.counted() > 0).sum() < 2:
+        return None
+    complete = np.array([paths.complete(path) for path in range(len(work))])
+    return _of_areas(tracer, record, *_merged(areas, work, complete))
+
+
+def _of_areas(
+    tracer: TraceKernel, record: LaunchRecord, areas: Areas, complete: NDArray[np.bool_]
+) -> Classes:
+    """Classes by area; ``complete``: by kind, whether one CTA stands for all of them."""
+    plan, grid = record.plan, areas.grid
+    # Once each, in the order of the grid.
+    counted, candidates = areas.counted(), np.unique(spread(grid, _CANDIDATES)[:, ::-1], axis=0)[:, ::-1]
+    kinds = areas.of(candidates)
+    longer = ~complete
+    most = max(2, SAMPLE // plan.cluster_ctas)
+    chosen: list[Place] = []
+    kind_of: list[int] = []
+    for kind in range(areas.count):
+        # Of a path that is not known to its end, several CTAs in proportion to all that have such paths.
+        number = max(1, round(most * counted[kind] / counted[longer].sum())) if longer[kind] else 1
+        own = candidates[kinds == kind]
+        if not len(own):
+            boxes = areas.kinds == kind
+            own = (areas.starts[boxes] + areas.ends[boxes]) // 2
+        number = min(number, len(own))
+        every = own[(2 * np.arange(number) + 1) * len(own) // (2 * number)]
+        chosen += [(x, y, z) for x, y, z in every.tolist()]
+        kind_of += [kind] * number
+    # One of those that execute the same is enough.
+    size, of_kind = plan.cluster_ctas, np.array(kind_of)
+    used = tracer.trace(record, ctas_of(chosen, plan.cluster), 0).used.reshape(len(chosen), -1)
+    kept = [
+        number
+        for number in range(len(chosen))
+        if (used[of_kind == of_kind[number]] != used[number]).any()
+        or number == _middle(np.flatnonzero(of_kind == of_kind[number]))
+    ]
+    lengths = np.array([used[of_kind == kind].sum(axis=1).mean() for kind in range(areas.count)])
+    main = int((lengths * counted).argmax())
+    own = np.concatenate([candidates[kinds == main], np.array(chosen)[of_kind == main]])
+    near, moved, signs = _near(areas, 2 * lengths >= lengths[main], own)
+    typical = next(at for at, number in enumerate(kept) if of_kind[number] == main)
+    found = _sampled(tracer, record, [chosen[number] for number in kept], near, moved, signs, typical)
+    # In the order of their work.
+    issued = np.array([item.issued for item in found.classes]).reshape(len(kept), size)
+    work = np.array([issued[of_kind[kept] == kind].sum(axis=1).mean() for kind in range(areas.count)])
+    numbers = np.argsort(np.argsort(-work, kind="stable"))
+    of_kept = numbers[of_kind[kept]]
+    order = np.argsort(of_kept, kind="stable")
+    return dataclasses.replace(
+        found,
+        classes=tuple(
+            found.classes[size * number + rank] for number in order.tolist() for rank in range(size)
+        ),
+        areas=areas.named(numbers),
+        firsts=tuple(np.searchsorted(of_kept[order], np.arange(areas.count + 1)).tolist()),
+        main=int(numbers[main]),
+    )
+
+
+def _middle(numbers: NDArray[np.int64]) -> int:
+    return int(numbers[len(numbers) // 2])
+
+
+def _merged(
+    areas: Areas, work: NDArray[np.float64], complete: NDArray[np.bool_]
+) -> tuple[Areas, NDArray[np.bool_]]:
+    """Areas of at most ``SAMPLE`` kinds, and whether the paths of each are complete and the same. If there are more, paths of
+    about the same work are merged: those whose CTAs, ordered by work, are in the same of ``SAMPLE`` equal parts."""
+    counted = areas.counted()
+    present = np.flatnonzero(counted)
+    kinds = np.zeros(areas.count, np.int64)
+    if len(present) <= SAMPLE:
+        kinds[present] = np.arange(len(present))
+        return areas.named(kinds), complete[present]
+    ordered = present[np.argsort(work[present], kind="stable")]
+    ends = counted[ordered].cumsum()
+    parts = (2 * ends - counted[ordered]) * SAMPLE // (2 * ends[-1])
+    _, numbers = np.unique(parts, return_inverse=True)
+    kinds[ordered] = numbers
+    single = np.bincount(numbers) == 1
+    known = np.zeros(len(single), bool)
+    known[numbers] = complete[ordered]
+    return areas.named(kinds), single & known
+
+
+def _near(
+    areas: Areas, working: NDArray[np.bool_], places: NDArray[np.int64]
+) -> tuple[list[Place], list[bool], list[int]]:
+    """One of ``places`` with neighbours of the kinds ``working`` along as many axes as possible, and these neighbours; the axes along
+    which there is one, and how far away. Along others there is none: no other CTA there has an address that could move."""
+    steps = np.array([sign * distance for distance in _NEAR for sign in (1, -1)])
+    moves = steps[:, None, None] * np.eye(3, dtype=np.int64)
+    others = areas.of((places[:, None, None] + moves).reshape(-1, 3)).reshape(len(places), len(steps), 3)
+    alike = (others >= 0) & working[others]
+    middle = len(places) // 2
+    # The fewest axes without a neighbour, then the nearest neighbours.
+    first = np.where(alike.any(axis=1), alike.argmax(axis=1), len(steps)).sum(axis=1)
+    best = min(np.flatnonzero(first == first.min()).tolist(), key=lambda number: abs(number - middle))
+    moved = alike[best].any(axis=0)
+    signs = np.where(moved, steps[alike[best].argmax(axis=0)], 1)
+    near = [places[best], *(places[best] + np.diag(signs * moved))]
+    return [(x, y, z) for x, y, z in np.array(near).tolist()], moved.tolist(), signs.tolist()
+
+
+def _sampled(
+    tracer: TraceKernel,
+    record: LaunchRecord,
+    chosen: list[Place],
+    near: list[Place],
+    moved: list[bool],
+    signs: list[int],
+    typical: int = 0,
+) -> Classes:
+    """A class for each of the CTAs, or clusters, at ``chosen``. ``near``: a CTA and its neighbours, which show how addresses depend on
+    the position; ``typical``: the number of the chosen one whose copies stand for those of all."""
+    plan = record.plan
+    size, grid = plan.cluster_ctas, plan.clusters
+    count = len(chosen) * size
     trace = tracer.trace(record, ctas_of([*chosen, *near], plan.cluster), count)
     steps = [sign * length for sign, length in zip(signs, plan.cluster)]
     within = list(zip(chosen, trace.last[:count:size]))
     groups, of_site = _groups(tracer, record, trace.last[count::size], near[0], within, within, moved, steps)
     named = named_of(tracer, of_site)
-    classes = tuple(class_of(named, trace.words[each]) for each in range(count))
-    copying = Copying(tracer, record, named, trace.words[:size])
+    blocks = np.array([block.end - block.start for block in tracer.graph.blocks])
+    classes = tuple(
+        dataclasses.replace(class_of(named, words), issued=int(named.blocks(words) @ blocks))
+        for words in trace.words
+    )
+    copying = Copying(tracer, record, named, trace.words[typical * size : (typical + 1) * size])
     copying.check(trace)
     atomics, words = _atomics(tracer, of_site), int(trace.used.max(initial=0))
     return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory, atomics, words)
@@ -312,7 +634,7 @@ def _groups(
             ways.append(_moves(last[:, :, index].astype(np.int64), moved, signs))
         else:
             ways.append((0, 0, 0))
-    sizes = [abs(sign) for sign in signs]
+    sizes = list(record.plan.cluster)
     straight = {
         index: moves
         for index, moves in enumerate(ways)

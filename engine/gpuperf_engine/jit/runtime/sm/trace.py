@@ -366,3 +366,18 @@ def sm_stream(s: Stream) -> int:
             site += 1
     store32(out, END)
     return out + 4
+
+
+def sm_blocks(s: Stream) -> int:
+    """Add to the words at ``OUT`` (64 bits, by number of a block) how often a warp executed each; returns 1, 0 as ``sm_stream``."""
+    at = s.WORDS
+    ends = at + 4 * s.COUNT
+    while at < ends:
+        block = load32(at)
+        sites = sm_sites(s, block, at, ends)
+        if sites < 0:
+            return 0
+        count = s.OUT + 8 * block
+        store64(count, load64(count) + 1)
+        at += 8 + 128 * sites
+    return 1

@@ -1,0 +1,277 @@
+"""Which CTAs of a grid take the same path: parts of the grid, found from the first blocks that few of its CTAs execute.
+
+Guards compare affine functions of the position with bounds (``blockIdx.x >= n``, a triangle, the number of the CTA). A box whose
+corners are all on one side of such a bound is on that side as a whole, so boxes are halved until their corners agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...profile.build import LaunchRecord
+from ..run.needed import LOADS
+from ..run.trace_kernel import OFF, TraceKernel
+from ..run.writer import NotRun
+from .asynchronous import ctas_of
+from .settings import FIRST_CTAS, FIRST_WARPS, MOST_PROBED, PATH_WORDS, PROBED
+
+__all__ = ["Areas", "Paths", "areas_of", "spread"]
+
+#: Boxes that a grid is divided into at first, and places inside each box that are examined besides its corners.
+_BOXES, _INSIDE = 64, 2
+#: Irrational steps whose multiples are evenly distributed in one and two dimensions, unlike any multiples of powers of two: powers of
+#: 1 / 1.618 and of 1 / 1.3247 (Roberts, The Unreasonable Effectiveness of Quasirandom Sequences, 2018).
+_STEP, _STEPS = 0.6180339887498949, (0.7548776662466927, 0.5698402909980532)
+Path = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Areas:
+    """Boxes of a grid, without overlap. ``starts`` and ``ends`` (exclusive), [box, axis]: the positions; ``kinds``: the number of the
+    kind of the CTAs of each box, below ``count``."""
+
+    grid: Grid
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+    count: int
+
+    def counted(self) -> NDArray[np.int64]:
+        """The number of CTAs of each kind."""
+        found = np.zeros(self.count, np.int64)
+        np.add.at(found, self.kinds, (self.ends - self.starts).prod(axis=1))
+        return found
+
+    def before(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[number, kind]: how many of the first CTAs of the grid, so many as each of the ``numbers``, are of each kind."""
+        wide, tall, _ = self.grid
+        x, y, z = (at[:, None] for at in (numbers % wide, numbers // wide % tall, numbers // (wide * tall)))
+        (x0, y0, z0), (x1, y1, z1) = self.starts.T, self.ends.T
+        row = np.clip(x - x0, 0, x1 - x0)
+        plane = np.clip(y - y0, 0, y1 - y0) * (x1 - x0) + ((y >= y0) & (y < y1)) * row
+        whole = np.clip(z - z0, 0, z1 - z0) * (x1 - x0) * (y1 - y0) + ((z >= z0) & (z < z1)) * plane
+        return np.stack([whole[:, self.kinds == kind].sum(axis=1) for kind in range(self.count)], axis=1)
+
+    def first(self, most: int) -> NDArray[np.uint8]:
+        """The kind of each of the first CTAs of the grid, of ``most`` at most."""
+        wide, tall, deep = self.grid
+        # Whole rows, and whole planes if there are several: as many as contain these CTAs.
+        shape = (min(deep, -(-most // (wide * tall))), min(tall, -(-most // wide)), min(wide, most))
+        found = np.zeros(shape, np.uint8)
+        inside = (self.starts < np.array(shape[::-1])).all(axis=1)
+        for (x0, y0, z0), (x1, y1, z1), kind in zip(
+            self.starts[inside].tolist(), self.ends[inside].tolist(), self.kinds[inside].tolist()
+        ):
+            found[z0:z1, y0:y1, x0:x1] = kind
+        return found.reshape(-1)[:most]
+
+    def of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The kinds of CTAs at ``places``, [CTA, axis]; of those outside the grid -1."""
+        found = np.full(len(places), -1)
+        for part in range(0, len(places), 256):
+            at = places[part : part + 256, None]
+            place, box = np.nonzero(((at >= self.starts) & (at < self.ends)).all(axis=2))
+            found[part + place] = self.kinds[box]
+        return found
+
+    def named(self, kinds: NDArray[np.int64]) -> Areas:
+        """The same boxes with other numbers of their kinds: ``kinds`` by the number so far."""
+        return Areas(self.grid, self.starts, self.ends, kinds[self.kinds], int(kinds.max()) + 1)
+
+
+class Paths:
+    """The paths that CTAs take (of a cluster: those of all its CTAs), as far as ``PATH_WORDS`` words of each warp tell them. ``rows``:
+    the words that each warp recorded, by number of the path."""
+
+    def __init__(self, tracer: TraceKernel, record: LaunchRecord) -> None:
+        self.tracer, self.record = tracer, record
+        self.rows: list[NDArray[np.uint32]] = []
+        self._numbers: dict[bytes, int] = {}
+        items = tracer.graph.listing.instructions
+        self._stores = np.array([items[site.position].base not in LOADS for site in tracer.sites], bool)
+        self._storing: set[int] = set()
+
+    @property
+    def grid(self) -> Grid:
+        return self.record.plan.clusters
+
+    @property
+    def warps(self) -> int:
+        """Warps at a place."""
+        plan = self.record.plan
+        return plan.cluster_ctas * plan.warps_per_cta
+
+    def complete(self, path: int) -> bool:
+        """Whether the warps of a path ended by themselves."""
+        return bool((self.rows[path] <= PATH_WORDS).all())
+
+    def of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the path at each place, [place, axis]. Raises ``NotRun``."""
+        found = np.zeros(len(places), np.int64)
+        most = max(1, FIRST_WARPS // self.warps)
+        for start in range(0, len(places), most):
+            part = slice(start, start + most)
+            ctas = ctas_of([(x, y, z) for x, y, z in places[part].tolist()], self.record.plan.cluster)
+            used, last = self.tracer.lengths(self.record, ctas, PATH_WORDS)
+            different, which = np.unique(used.reshape(-1, self.warps), axis=0, return_inverse=True)
+            found[part] = np.array([self._number(row) for row in different])[which.reshape(-1)]
+            stores = (last[:, :, self._stores] != OFF).reshape(len(places[part]), -1).any(axis=1)
+            self._storing.update(found[part][stores].tolist())
+        return found
+
+    def _number(self, row: NDArray[np.uint32]) -> int:
+        number = self._numbers.setdefault(row.tobytes(), len(self.rows))
+        if number == len(self.rows):
+            self.rows.append(row)
+        return number
+
+    def some(self) -> NDArray[np.int64]:
+        """Places at the edges, next to them and in the middle, and some spread over the grid."""
+        axes = [sorted({0, min(1, size - 1), size // 2, max(0, size - 2), size - 1}) for size in self.grid]
+        return np.concatenate([np.array(list(product(*axes)), np.int64), spread(self.grid, PROBED)])
+
+    def idle(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """At each place, 1 if its warps ended by themselves without a store, else 0."""
+        numbers = self.of(places)
+        idle = [self.complete(path) and path not in self._storing for path in range(len(self.rows))]
+        found: NDArray[np.int64] = np.array(idle, np.int64)[numbers]
+        return found
+
+    def work(self) -> NDArray[np.float64]:
+        """By path, the words that its warps recorded."""
+        return np.array([float(row.sum()) for row in self.rows])
+
+    def alike_inside(self) -> bool:
+        """Whether the CTAs between the first and the last of an axis take the path of the one in the middle of it, as far as some of
+        them tell: those next to the edges, between which no bound of an affine function can be, and some spread over the grid."""
+        if max(self.grid) <= 3:
+            return True
+        places = self.some()
+        ends = np.array(self.grid) - 1
+        like = np.where((places == 0) | (places == ends), places, np.array(self.grid) // 2)
+        both = np.unique(np.concatenate([places, like]), axis=0)
+        numbers = _Known(self.grid)
+        try:
+            numbers.add(both, self.of(both))
+        except NotRun:
+            # Warps that wait for one that ended early.
+            return True
+        return bool((numbers.at(places) == numbers.at(like)).all())
+
+
+def spread(grid: Grid, count: int) -> NDArray[np.int64]:
+    """Places of a grid, [place, axis], in the order of the CTAs: evenly spaced along the last axis that has more than one, and along
+    the others in steps that do not repeat."""
+    found = np.zeros((count, 3), np.int64)
+    axes = [axis for axis in range(3) if grid[axis] > 1]
+    numbers = np.arange(count)
+    for axis, step in zip(axes[:-1], (_STEP,) if len(axes) < 3 else _STEPS):
+        found[:, axis] = ((0.5 + step * numbers) % 1.0 * grid[axis]).astype(np.int64)
+    for axis in axes[-1:]:
+        found[:, axis] = (2 * numbers + 1) * grid[axis] // (2 * count)
+    return found[np.lexsort(found.T)]
+
+
+class _Known:
+    """Numbers of paths at places of a grid."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.strides = np.array([1, grid[0], grid[0] * grid[1]])
+        self.ctas, self.numbers = np.zeros((2, 0), np.int64)
+
+    def new(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the places that are not known yet, once each."""
+        ctas, firsts = np.unique(places @ self.strides, return_index=True)
+        return places[firsts[~np.isin(ctas, self.ctas)]]
+
+    def add(self, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
+        ctas = np.concatenate([self.ctas, places @ self.strides])
+        order = np.argsort(ctas)
+        self.ctas, self.numbers = ctas[order], np.concatenate([self.numbers, numbers])[order]
+
+    def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self.numbers[np.searchsorted(self.ctas, places @ self.strides)]
+        return found
+
+
+def areas_of(path: Path, grid: Grid, warps: int) -> Areas:
+    """The areas of a grid; ``path``: the number of the path at each place; ``warps``: at a place. They are exact if at most
+    ``FIRST_CTAS`` places (or their warps) are to be examined, or if paths are told apart by bounds of affine functions that
+    ``MOST_PROBED`` warps suffice to find. Of a box that is not found to be alike by then, a CTA inside stands for the others."""
+    count = int(np.prod(np.array(grid, object)))
+    if count <= FIRST_CTAS and count * warps <= FIRST_WARPS:
+        index = np.arange(count)
+        return _runs(path, grid, index)
+    known = _Known(grid)
+    starts, ends = _divided(grid)
+    left = max(1, MOST_PROBED // warps)
+    draws = np.random.default_rng(0)
+    found: list[tuple[NDArray[np.int64], ...]] = []
+    while len(starts):
+        corners = np.stack(
+            [np.where(np.array(side), ends - 1, starts) for side in product((0, 1), repeat=3)], axis=1
+        )
+        inside = starts[:, None] + (
+            draws.random((len(starts), _INSIDE, 3)) * (ends - starts)[:, None]
+        ).astype(np.int64)
+        places = np.concatenate([corners, inside], axis=1)
+        new = known.new(places.reshape(-1, 3))
+        if len(new) > left:
+            new = known.new(inside[:, 0])
+            known.add(new, path(new))
+            found.append((starts, ends, known.at(inside[:, 0])))
+            break
+        left -= len(new)
+        known.add(new, path(new))
+        numbers = known.at(places.reshape(-1, 3)).reshape(len(starts), -1)
+        alike = (numbers == numbers[:, :1]).all(axis=1)
+        found.append((starts[alike], ends[alike], numbers[alike, 0]))
+        starts, ends = _halved(starts[~alike], ends[~alike], numbers[~alike, :8])
+    starts, ends, kinds = (np.concatenate(part) for part in zip(*found))
+    return Areas(grid, starts, ends, kinds, int(kinds.max()) + 1)
+
+
+def _runs(path: Path, grid: Grid, index: NDArray[np.int64]) -> Areas:
+    """The areas of a grid all of whose CTAs, ``index``, are examined."""
+    wide, tall, _ = grid
+    places = np.stack([index % wide, index // wide % tall, index // (wide * tall)], axis=1)
+    numbers = path(places)
+    firsts = np.flatnonzero((places[:, 0] == 0) | np.r_[True, numbers[1:] != numbers[:-1]])
+    lengths = np.diff(np.r_[firsts, len(index)])
+    starts = places[firsts]
+    ends = starts + np.stack([lengths, np.ones_like(lengths), np.ones_like(lengths)], axis=1)
+    return Areas(grid, starts, ends, numbers[firsts], int(numbers.max()) + 1)
+
+
+def _divided(grid: Grid) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A grid in about ``_BOXES`` boxes."""
+    axes = max(1, sum(size > 1 for size in grid))
+    parts = [min(size, round(_BOXES ** (1 / axes))) for size in grid]
+    bounds = [size * np.arange(part + 1) // part for size, part in zip(grid, parts)]
+    numbers = np.stack(np.meshgrid(*map(np.arange, parts), indexing="ij"), axis=-1).reshape(-1, 3)
+    return tuple(  # type: ignore[return-value]
+        np.stack([bound[number] for bound, number in zip(bounds, (numbers + step).T)], axis=1)
+        for step in (0, 1)
+    )
+
+
+def _halved(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], numbers: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Boxes halved along the axis along which most of their corners differ (``numbers``, [box, corner]), or the longest of these."""
+    sides = numbers.reshape(-1, 2, 2, 2)
+    differ = np.stack([(np.diff(sides, axis=1 + axis) != 0).sum(axis=(1, 2, 3)) for axis in range(3)], axis=1)
+    lengths = ends - starts
+    # A box of one CTA along an axis cannot be halved there.
+    worth = np.where(lengths > 1, differ.astype(np.float64) + lengths / (lengths.max(initial=1) + 1.0), -1.0)
+    axis, box = worth.argmax(axis=1), np.arange(len(starts))
+    middle = (starts[box, axis] + ends[box, axis]) // 2
+    lower, upper = ends.copy(), starts.copy()
+    lower[box, axis] = upper[box, axis] = middle
+    return np.concatenate([starts, upper]), np.concatenate([lower, ends])

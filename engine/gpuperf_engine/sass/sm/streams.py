@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,10 +130,11 @@ class Classes:
     """``of_place``: the class by position along each axis: 0 first, 1 between, 2 last. For clusters: the class of the first CTA by the
     position of the cluster; those of the other CTAs follow. Empty if each class is a sampled CTA that represents an equal share of the
     grid, or of one of its ``areas``: their kinds are numbered from those with the most instructions on, ``firsts`` are the number of
-    the first sampled CTA (or cluster) of each kind, and the number of all; the kind ``main`` does most of the work. ``copying``: bulk
-    and tensor copies; ``of_inputs``: whether the classes depend on the contents of memory before the launch too; ``atomics``: the
-    positions of atomics of global memory, each with its group; ``words``: the most words that the trace of a warp has; ``checked``:
-    for which code and limits ``limits.check_records`` has read the streams."""
+    the first sampled CTA (or cluster) of each kind, and the number of all; the kind ``main`` does most of the work, and the CTAs of a
+    kind take the same path if they are ``alike``. ``copying``: bulk and tensor copies; ``of_inputs``: whether the classes depend on
+    the contents of memory before the launch too; ``atomics``: the positions of atomics of global memory, each with its group;
+    ``words``: the most words that the trace of a warp has; ``checked``: for which code and limits ``limits.check_records`` has read
+    the streams."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -147,6 +148,7 @@ class Classes:
     areas: Areas | None = None
     firsts: tuple[int, ...] = ()
     main: int = 0
+    alike: bool = True
     checked: set[tuple[bytes, bytes, int, int]] = dataclasses.field(
         default_factory=set, compare=False, repr=False
     )
@@ -173,7 +175,8 @@ class Classes:
     @property
     def exact(self) -> bool:
         """Whether each CTA of the launch is known to execute what its class does, so far as CTAs were traced."""
-        return bool(self.of_place) or (self.areas is not None and len(self.firsts) - 1 == self.firsts[-1])
+        single = len(self.firsts) - 1 == len(self.classes) // self.cluster
+        return bool(self.of_place) or (self.areas is not None and self.alike and single)
 
     @property
     def longest(self) -> int:
@@ -191,14 +194,15 @@ class Classes:
         numbers = np.arange(first, dtype=np.int64)
         if self.of_place:
             return self._of(numbers * step)
+        persistent = self.copying is not None and self.copying.named.kind_count
+        if ctas == 1 and self.of_inputs and persistent:
+            # Persistent CTAs: the launch takes as long as the longest.
+            return np.array([self.longest], np.int64)
         if self.areas is not None:
             if together and first == ctas and ctas * step <= MOST_LOOKED_UP:
                 return self._at_once(self.areas, ctas, step)
             return self._of_areas(self.areas, ctas, step, first)
         count = len(self.classes) // self.cluster
-        if ctas == 1 and self.of_inputs and self.copying is not None and self.copying.named.kind_count:
-            # Persistent CTAs: the launch takes as long as the longest.
-            return np.array([self.longest], np.int64)
         return (numbers % count if ctas > count else numbers * count // ctas) * self.cluster
 
     def shares(self) -> NDArray[np.float64]:
@@ -470,36 +474,53 @@ def _with_idle(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Class
 
 def _by_path(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Classes | None:
     """Classes by path; ``None`` if all CTAs take the same one as far as it is known."""
-    areas, work = areas_of(paths.of, paths.grid, paths.warps), paths.work()
-    if (areas.counted() > 0).sum() < 2:
+    try:
+        areas = areas_of(paths.of, paths.grid, paths.warps)
+    except NotRun:
+        # Warps that wait for one that ended early.
+        return None
+    number, work = int((areas.counted() > 0).sum()), paths.work()
+    if number < 2:
         return None
     complete = np.array([paths.complete(path) for path in range(len(work))])
-    return _of_areas(tracer, record, *_merged(areas, work, complete))
+    merged, known = _merged(areas, work, complete)
+    found = _of_areas(tracer, record, merged, known, lambda places: work[areas.of(places)])
+    return dataclasses.replace(found, alike=number == merged.count)
 
 
 def _of_areas(
-    tracer: TraceKernel, record: LaunchRecord, areas: Areas, complete: NDArray[np.bool_]
+    tracer: TraceKernel,
+    record: LaunchRecord,
+    areas: Areas,
+    complete: NDArray[np.bool_],
+    work: Callable[[NDArray[np.int64]], NDArray[np.float64]] | None = None,
 ) -> Classes:
-    """Classes by area; ``complete``: by kind, whether one CTA stands for all of them."""
+    """Classes by area; ``complete``: by kind, whether one CTA stands for all of them; ``work``: that of the CTAs at each place."""
     plan, grid = record.plan, areas.grid
+    counted = areas.counted()
     # Once each, in the order of the grid.
-    counted, candidates = areas.counted(), np.unique(spread(grid, _CANDIDATES)[:, ::-1], axis=0)[:, ::-1]
-    kinds = areas.of(candidates)
-    longer = ~complete
-    most = max(2, SAMPLE // plan.cluster_ctas)
+    candidates = np.unique(spread(grid, _CANDIDATES)[:, ::-1], axis=0)[:, ::-1]
+    kinds, each = areas.of(candidates), np.zeros(len(candidates)) if work is None else work(candidates)
+    most, longer = max(2, SAMPLE // plan.cluster_ctas), counted[~complete].sum()
     chosen: list[Place] = []
     kind_of: list[int] = []
     for kind in range(areas.count):
-        # Of a path that is not known to its end, several CTAs in proportion to all that have such paths.
-        number = max(1, round(most * counted[kind] / counted[longer].sum())) if longer[kind] else 1
         own = candidates[kinds == kind]
         if not len(own):
             boxes = areas.kinds == kind
-            own = (areas.starts[boxes] + areas.ends[boxes]) // 2
-        number = min(number, len(own))
-        every = own[(2 * np.arange(number) + 1) * len(own) // (2 * number)]
-        chosen += [(x, y, z) for x, y, z in every.tolist()]
-        kind_of += [kind] * number
+            own = (areas.starts[boxes] + areas.ends[boxes])[:1] // 2
+        elif complete[kind]:
+            # The one in the middle of those whose work is the mean, or nearest to it.
+            off = np.abs(each[kinds == kind] - each[kinds == kind].mean())
+            own = own[[_middle(np.flatnonzero(off == off.min()))]]
+        else:
+            # Of a path that is not known to its end, several CTAs in proportion to all that have such paths.
+            number = max(1, round(most * counted[kind] / longer))
+            few = spread(grid, min(_CANDIDATES, round(number * counted.sum() / counted[kind])))
+            few = np.unique(few[areas.of(few) == kind][:, ::-1], axis=0)[:, ::-1]
+            own = few if 0 < len(few) <= len(own) and number > 1 else own[[len(own) // 2]]
+        chosen += [(x, y, z) for x, y, z in own.tolist()]
+        kind_of += [kind] * len(own)
     # One of those that execute the same is enough.
     size, of_kind = plan.cluster_ctas, np.array(kind_of)
     used = tracer.trace(record, ctas_of(chosen, plan.cluster), 0).used.reshape(len(chosen), -1)
@@ -517,8 +538,8 @@ def _of_areas(
     found = _sampled(tracer, record, [chosen[number] for number in kept], near, moved, signs, typical)
     # In the order of their work.
     issued = np.array([item.issued for item in found.classes]).reshape(len(kept), size)
-    work = np.array([issued[of_kind[kept] == kind].sum(axis=1).mean() for kind in range(areas.count)])
-    numbers = np.argsort(np.argsort(-work, kind="stable"))
+    means = np.array([issued[of_kind[kept] == kind].sum(axis=1).mean() for kind in range(areas.count)])
+    numbers = np.argsort(np.argsort(-means, kind="stable"))
     of_kept = numbers[of_kind[kept]]
     order = np.argsort(of_kept, kind="stable")
     return dataclasses.replace(
@@ -539,8 +560,8 @@ def _middle(numbers: NDArray[np.int64]) -> int:
 def _merged(
     areas: Areas, work: NDArray[np.float64], complete: NDArray[np.bool_]
 ) -> tuple[Areas, NDArray[np.bool_]]:
-    """Areas of at most ``SAMPLE`` kinds, and whether the paths of each are complete and the same. If there are more, paths of
-    about the same work are merged: those whose CTAs, ordered by work, are in the same of ``SAMPLE`` equal parts."""
+    """Areas of at most ``SAMPLE`` kinds, and whether the paths of each are complete. If there are more, paths of about the same work
+    are merged: those whose CTAs, ordered by work, are in the same of ``SAMPLE`` equal parts."""
     counted = areas.counted()
     present = np.flatnonzero(counted)
     kinds = np.zeros(areas.count, np.int64)
@@ -552,10 +573,8 @@ def _merged(
     parts = (2 * ends - counted[ordered]) * SAMPLE // (2 * ends[-1])
     _, numbers = np.unique(parts, return_inverse=True)
     kinds[ordered] = numbers
-    single = np.bincount(numbers) == 1
-    known = np.zeros(len(single), bool)
-    known[numbers] = complete[ordered]
-    return areas.named(kinds), single & known
+    known = np.bincount(numbers, ~complete[ordered]) == 0
+    return areas.named(kinds), known
 
 
 def _near(

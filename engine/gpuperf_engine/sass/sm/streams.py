@@ -220,17 +220,16 @@ class Classes:
         return found
 
     def _at_once(self, areas: Areas, ctas: int, step: int) -> NDArray[np.int64]:
-        """``on_sm`` if all CTAs start at once."""
+        """``on_sm`` if all CTAs start at once. Samples of a kind stand for as many CTAs each, in the order of the grid."""
         kinds = areas.first(ctas * step).astype(np.int64)
-        work = np.zeros(ctas * step)
-        work[: len(kinds)] = self._work_of_kinds[kinds]
-        own = kinds[int(work.reshape(ctas, step).sum(axis=0).argmax()) :: step]
-        found = np.zeros(len(own), np.int64)
+        found = np.zeros(len(kinds), np.int64)
         for kind in range(areas.count):
-            chosen = np.flatnonzero(own == kind)
+            own = np.flatnonzero(kinds == kind)
             samples = self.firsts[kind + 1] - self.firsts[kind]
-            found[chosen] = self.firsts[kind] + np.arange(len(chosen)) * samples // max(1, len(chosen))
-        return found * self.cluster
+            found[own] = self.firsts[kind] + np.arange(len(own)) * samples // max(1, len(own))
+        work = np.zeros(ctas * step)
+        work[: len(found)] = self.work[found]
+        return found[int(work.reshape(ctas, step).sum(axis=0).argmax()) :: step] * self.cluster
 
     def _of_areas(self, areas: Areas, ctas: int, step: int, first: int) -> NDArray[np.int64]:
         """``on_sm`` of the SM with the most work: of the kinds with the most instructions, any number of them together, it has its
@@ -240,7 +239,7 @@ class Classes:
         ordered = ctas <= ORDERED and first == ctas
         if ordered:
             before = areas.before(np.minimum(numbers * step, total)).cumsum(axis=1)
-            wanted = -(-before // step)
+            wanted = self._part_of_sm(before, step)
         else:
             wanted = -(-(numbers[:, None] * self._most(areas, ctas, step)) // ctas)
         found, left, sum_of_others = np.zeros(first, np.int64), np.arange(first), np.zeros(first, np.int64)
@@ -327,10 +326,16 @@ class Classes:
             return float(self.work @ self.shares())
         return float(self._work_of_kinds @ np.diff(self._most(self.areas, ctas, step), prepend=0)) / ctas
 
-    @staticmethod
-    def _most(areas: Areas, ctas: int, step: int) -> NDArray[np.int64]:
+    def _part_of_sm(self, counted: NDArray[np.int64], step: int) -> NDArray[np.int64]:
+        """How many of so many CTAs the SM with the most work has, of ``step`` SMs: rounded up, but of CTAs that only have about the
+        same work to the nearest number, as one more of these need not be one of the longest."""
+        if self.alike:
+            return -(-counted // step)
+        return np.maximum(counted > 0, (counted + step // 2) // step)
+
+    def _most(self, areas: Areas, ctas: int, step: int) -> NDArray[np.int64]:
         """By kind, how many CTAs of it and those before the SM with the most work has."""
-        most: NDArray[np.int64] = np.minimum(ctas, -(-areas.counted().cumsum() // step))
+        most: NDArray[np.int64] = np.minimum(ctas, self._part_of_sm(areas.counted().cumsum(), step))
         return most
 
     def equal(self, ctas: int) -> float:

@@ -91,6 +91,7 @@ class Machine:
     l2_sm_bandwidth: float
     #: Lines per clock of which stores can write sectors in part; ``None``: unknown.
     l2_partial_rate: float | None
+    l2_single_rate: float | None
     #: What is read from L2 beside the accesses of the launch; ``None``: unknown.
     l2_other_reads: float | None
     #: The instruction cache of an SM (Nsight Compute's ICC); ``None``: unknown.

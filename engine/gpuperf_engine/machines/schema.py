@@ -118,6 +118,9 @@ QUANTITIES = (
         "cache", "l2_partial_rate", "l2_partial_rate", "lines/clk", whole=False, minimum=0.01, needed=False
     ),
     QuantityRule(
+        "cache", "l2_single_rate", "l2_single_rate", "lines/clk", whole=False, minimum=0.01, needed=False
+    ),
+    QuantityRule(
         "cache", "l2_other_reads", "l2_other_reads", "sectors/clk", whole=False, minimum=0, needed=False
     ),
     QuantityRule("cache", "icc", "icc_bytes", "B", minimum=128, needed=False),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.ir.sm_records import END
+from gpuperf_engine.jit.ir.sm_records import END, SINGLE
 from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.sass.sm.asynchronous import Named
 from gpuperf_engine.sass.sm.streams import Class, class_of
@@ -32,7 +32,12 @@ def test_lines_with_sectors_that_a_store_writes_in_part_are_counted(width: int, 
     made = traced(STORE, starts.tolist(), width)
     written = np.unique(starts[:, None] + np.arange(width))
     sectors, words = np.unique(written // 8, return_counts=True)
-    assert made.stream[1] >> 24 == len(np.unique(sectors[words < 8] // 4))
+    partial = np.unique(sectors[words < 8] // 4)
+    assert made.stream[1] >> 24 & SINGLE - 1 == len(partial)
+    # of 8 aligned bytes both words, in lines with sectors in part
+    pairs, both = np.unique(written[np.isin(written // 32, partial)] // 2, return_counts=True)
+    of_parts = np.isin(pairs // 4, sectors[words < 8])
+    assert bool(made.stream[1] >> 24 & SINGLE) == (len(partial) > 0 and not (both[of_parts] > 1).any())
     assert np.bitwise_count(made.sectors).sum() == len(sectors)
     assert np.bitwise_count(made.written).sum() == len(written)
     parts = made.filled([True], [False])
@@ -116,10 +121,17 @@ def test_lanes_that_store_a_word_of_each_line_take_l2_longest() -> None:
     stored = "mul.wide.u32 %q2, %r4, {bytes}; add.s64 %q2, %q2, %q1; st.global.u32 [%q2], %r4;"
     found = {size: timed(stored.format(bytes=size), "a100-sxm-40gb", 32 << 19) for size in (4, 128)}
     machine = load_machine("a100-sxm-40gb")
-    assert machine.l2_partial_rate is not None
-    clocks = (1 << 19) / machine.l2_partial_rate
+    assert machine.l2_partial_rate is not None and machine.l2_single_rate is not None
+    clocks = (1 << 19) / machine.l2_single_rate
     assert found[128].bounds["l2"] * machine.clock_mhz == pytest.approx(clocks, rel=0.02)
     assert found[4].bounds["l2"] < found[128].bounds["l2"] / 20
+    # two words of 8 aligned bytes at once
+    place = (
+        "and.b32 %r5, %r4, 1; shr.u32 %r6, %r4, 1; mad.lo.u32 %r5, %r6, 32, %r5; mul.wide.u32 %q2, %r5, 4;"
+    )
+    pairs = timed(place + "add.s64 %q2, %q2, %q1; st.global.u32 [%q2], %r4;", "a100-sxm-40gb", 32 << 18)
+    clocks = (1 << 18) / machine.l2_partial_rate
+    assert pairs.bounds["l2"] * machine.clock_mhz == pytest.approx(clocks, rel=0.02)
 
 
 @needs_assembler

@@ -285,6 +285,8 @@ class Block(Record):
 
 #: Below the number of a warp in ``Line.SEEN``.
 SEEN_BIT = 26
+#: Added in the stream to the number of lines of which a store writes sectors in part, if it writes single words of them.
+SINGLE = 128
 
 
 class Line(Record):
@@ -642,7 +644,10 @@ class Sm(Record):
     ACCESSES = U64(_HELD + 24)
     # by sub-partition: when its tensor cores have executed the ``wgmma`` of its queue
     QUEUED_PRODUCTS = Array64(_HELD + 32)
-    BYTES = _HELD + 32 + 8 * SUB_CORES
+    # as ``PARTIAL_COST``, for single words; how many lines these were
+    SINGLE_COST = U64(_HELD + 32 + 8 * SUB_CORES)
+    SINGLES = U64(_HELD + 40 + 8 * SUB_CORES)
+    BYTES = _HELD + 48 + 8 * SUB_CORES
 
 
 class Limits(Record):

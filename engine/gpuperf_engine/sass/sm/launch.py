@@ -308,7 +308,8 @@ class Traced:
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
             l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind),
-            numbers.row_rate * part, tuple(rows), numbers.partial_rate * part, self._filled(numbers, running, kept),
+            numbers.row_rate * part, tuple(rows), numbers.partial_rate * part, numbers.single_rate * part,
+            self._filled(numbers, running, kept),
             l2_kept=math.inf if kept else numbers.l2_kept * part, l2_lost=math.inf if kept else numbers.l2_lost * part,
             texel=images.texel, fetched=images.missed * images.texel / _SECTOR, stored=images.new * images.texel / _SECTOR,
             image_share=1.0 - left,
@@ -427,7 +428,8 @@ class Traced:
             "l2": max(
                 seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
                 seen.l2_sectors * _SECTOR / memory.l2_rate
-                + partly_written(operations, seen) * memory.partial_clocks,
+                + (partly_written(operations, seen) - seen.singles) * memory.partial_clocks
+                + seen.singles * memory.single_clocks,
             ),
             "dram": max(seen.dram_sectors * _SECTOR / memory.dram_rate, seen.row_clocks),
         }

@@ -58,8 +58,9 @@ class SmNumbers:
     left. ``row_rate``: DRAM rows opened per clock, 0 if unknown; ``row_open``: clocks that a row stays open;
     ``wait_one_way`` and ``wait_mixed``: by which part of its mean latency the slowest load takes longer if DRAM is always busy, 0 if
     unknown;
-    ``partial_rate``: lines per clock of which stores can write sectors in part, and ``atomic_turns``: turns of atomics per clock in
-    an aligned KiB of memory (``jit.runtime.sm.trace``), 0 if unknown; ``float_turns``: turns of one with floating-point numbers;
+    ``partial_rate``: lines per clock of which stores can write sectors in part, ``single_rate``: single words of these, and
+    ``atomic_turns``: turns of atomics per clock in an aligned KiB of memory (``jit.runtime.sm.trace``), 0 if unknown;
+    ``float_turns``: turns of one with floating-point numbers;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
     memory; ``tensor_fp16_accumulate``: lanes of the tensor unit in products with FP16 or integer accumulators or of packed 4-bit
     numbers, 0 if as in others;
@@ -96,6 +97,7 @@ class SmNumbers:
     wait_one_way: float = 0.0
     wait_mixed: float = 0.0
     partial_rate: float = 0.0
+    single_rate: float = 0.0
     atomic_turns: float = 0.0
     float_turns: float = 1.0
     tensor_read: float = 0.0

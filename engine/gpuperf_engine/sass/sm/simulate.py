@@ -63,7 +63,8 @@ class Memory:
     does; ``behind``: by group, the share of the other first touches that waits for a DRAM access of another SM. ``mixed``: from 0,
     where DRAM is only read or only written, to 1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no known limit);
     ``rows``: by group, the share of its rows that the SM opens itself. ``partial_rate``: lines per clock of which stores of the SM can
-    write sectors in part (0: no known limit); ``filled``: by class and line, the sectors (bits) that DRAM reads before it writes them.
+    write sectors in part, ``single_rate``: single words of these (0: no known limit); ``filled``: by class and line, the sectors
+    (bits) that DRAM reads before it writes them.
     ``drawn``: whether L1 evicts a random line instead of the least recently used one; ``together``: whether the lines of all classes
     have the same numbers, so that CTAs share what is in L1, and stores are kept there. Textures and surfaces: ``texel``: bytes;
     ``fetched`` and ``stored``: sectors that a lane fetches from L2 and stores there; ``image_share``: the share of both that DRAM
@@ -80,6 +81,7 @@ class Memory:
     row_rate: float = 0.0
     rows: tuple[float, ...] = ()
     partial_rate: float = 0.0
+    single_rate: float = 0.0
     filled: tuple[NDArray[np.uint8], ...] = ()
     drawn: bool = False
     together: bool = False
@@ -94,6 +96,11 @@ class Memory:
     def partial_clocks(self) -> float:
         """Clocks for which a line of which a store writes sectors in part occupies L2 longer than a sector."""
         return max(0.0, 1.0 / self.partial_rate - _SECTOR / self.l2_rate) if self.partial_rate else 0.0
+
+    @property
+    def single_clocks(self) -> float:
+        """The same if it writes single words."""
+        return max(0.0, 1.0 / self.single_rate - _SECTOR / self.l2_rate) if self.single_rate else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,8 @@ class Simulated:
     flight; ``ended``: the end of the last warp; ``finished``: the end of each CTA, and ``progress`` the instructions issued until
     then; ``issued``: by position of the instruction; ``resident_clocks``: clocks that warps were resident, summed; ``moved``: clocks
     of the LSU that all sub-partitions share, by position; ``tensor_clocks``: clocks in which the tensor core executed ``tcgen05``
-    products; ``image_clocks``: clocks of the texture units; ``row_clocks``: clocks in which DRAM opened rows; ``fetch_clocks``: clocks
+    products; ``image_clocks``: clocks of the texture units; ``row_clocks``: clocks in which DRAM opened rows;
+    ``singles``: lines of which stores wrote single words; ``fetch_clocks``: clocks
     in which code was fetched. ``skipped``: CTAs skipped because waves repeat; only ``skipped_cycles`` includes them. ``reads``: the
     sectors that the loads of each CTA read from L2; whole waves are then not skipped."""
 
@@ -133,6 +141,7 @@ class Simulated:
     l2_sectors: int
     dram_sectors: int
     row_clocks: float
+    singles: int
     lsu_clocks: int
     tensor_clocks: float
     image_clocks: float
@@ -310,6 +319,7 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.ROW_COST: round((1 << FRACTION) / memory.row_rate) if memory.row_rate else 0,
         Sm.ROW_OPEN: numbers.row_open,
         Sm.PARTIAL_COST: round(memory.partial_clocks * (1 << FRACTION)),
+        Sm.SINGLE_COST: round(memory.single_clocks * (1 << FRACTION)),
         Sm.MIXED: round(256 * memory.mixed),
         Sm.L2_KEPT: round(min(memory.l2_kept / _SECTOR, _ENDLESS)),
         Sm.L2_LOST: round(min(memory.l2_lost / _SECTOR, _ENDLESS)),
@@ -418,6 +428,7 @@ def _simulated(
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
+        singles=mean_of(Sm.SINGLES),
         lsu_clocks=max(_lsu_clocks(sm) for sm in sms),
         tensor_clocks=mean_of(Sm.TENSOR_BUSY) / (1 << FRACTION),
         image_clocks=mean_of(Sm.IMAGE_BUSY) / (1 << FRACTION),

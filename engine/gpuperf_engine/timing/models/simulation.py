@@ -257,6 +257,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         cta_rate=machine.cta_rate,
         code=_code_caches(machine),
         partial_rate=machine.l2_partial_rate or 0.0,
+        single_rate=machine.l2_single_rate or machine.l2_partial_rate or 0.0,
         atomic_turns=machine.atomic_turns or 0.0,
         float_turns=common("atomics.float_turns"),
         tensor_read=machine.tensor_memory_read or 0.0,

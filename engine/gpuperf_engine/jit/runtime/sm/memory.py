@@ -10,6 +10,7 @@ from ...ir.sm_records import (
     GROUPS,
     MOST_QUEUED,
     SEEN_BIT,
+    SINGLE,
     TAG_SETS,
     Change,
     Kind,
@@ -535,13 +536,18 @@ def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> 
     return ready
 
 
-def sm_partial(sm: Sm, lines: int, now: int) -> int:
+def sm_partial(sm: Sm, partial: int, now: int) -> int:
     """Lines of which a store writes sectors only in part occupy L2 for longer."""
     at = now << FRACTION
-    if lines and sm.PARTIAL_COST:
+    lines = partial & SINGLE - 1
+    cost = sm.PARTIAL_COST
+    if partial & SINGLE:
+        cost = sm.SINGLE_COST
+        sm.SINGLES += lines
+    if lines and cost:
         if sm.L2 < at:
             sm.L2 = at
-        sm.L2 += lines * sm.PARTIAL_COST
+        sm.L2 += lines * cost
     return 0
 
 
@@ -568,7 +574,7 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     waves = head & 255
     op.LINES += lines
     op.LANES += head >> 16 & 255
-    op.TURNS += head >> 24
+    op.TURNS += head >> 24 & SINGLE - 1
     change = op.CHANGE
     if change:
         words = (head >> 16 & 255) * op.ARGUMENT

@@ -7,7 +7,7 @@ number · 16, its sectors); ``END`` after the last block. Lines are numbered in 
 
 from __future__ import annotations
 
-from ...ir.sm_records import END, MOST_OF_ACCESS, Stream
+from ...ir.sm_records import END, MOST_OF_ACCESS, SINGLE, Stream
 from ..intrinsics import load8, load32, load64, store8, store32, store64
 from .copies import sm_copy, sm_signals, sm_sites
 
@@ -223,8 +223,9 @@ def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: in
 
 def sm_stored_words(s: Stream, words: int, width: int, at: int, count: int) -> int:
     """Record the words that a store writes in the ``count`` lines at ``at``. Returns the number of lines of which it writes
-    sectors in part."""
+    sectors in part, plus ``SINGLE`` if it writes no two words of 8 aligned bytes in any of these."""
     partial = 0
+    pairs = 0
     which = 0
     while which < count:
         number = load32(at + 4 * which) >> 4
@@ -247,9 +248,12 @@ def sm_stored_words(s: Stream, words: int, width: int, at: int, count: int) -> i
             bits = written >> 8 * sector & 255
             if bits and bits != 255:
                 whole = 0
+                pairs = pairs | bits & bits >> 1 & 85
             sector += 1
         partial += 1 - whole
         which += 1
+    if partial and pairs == 0:
+        return partial + SINGLE
     return partial
 
 

@@ -41,10 +41,12 @@ def _original(source: str) -> str:
 
 
 def _targets(name: str, source: str) -> tuple[str, ...]:
-    """What the counts alone show needs none."""
+    """What the counts alone show needs none, and what shows in nothing no more than one."""
     if name in EDITS and EDITS[name].worse:
         return ()
-    return WITH_CLUSTERS if "cluster" in source else TARGETS
+    if "cluster" in source:
+        return WITH_CLUSTERS
+    return TARGETS if name in EDITS and EDITS[name].only_time else TARGETS[:1]
 
 
 def _originals(

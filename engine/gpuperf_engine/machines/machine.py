@@ -91,6 +91,7 @@ class Machine:
     l2_sm_bandwidth: float
     #: Lines per clock of which stores can write sectors in part; ``None``: unknown.
     l2_partial_rate: float | None
+    #: The same of which they write single words; ``None``: ``l2_partial_rate``.
     l2_single_rate: float | None
     #: What is read from L2 beside the accesses of the launch; ``None``: unknown.
     l2_other_reads: float | None

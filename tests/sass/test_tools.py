@@ -178,6 +178,17 @@ def test_options_that_are_set_for_each_kernel_are_refused(
         tools.find_tool("ptxas")
 
 
+def test_an_option_that_the_assembler_does_not_know_is_named(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(nothing / "path" / "ptxas", "echo \"ptxas fatal   : Unknown option 'nonsense'\" >&2; exit 255\n")
+    with pytest.raises(ge.MachineError, match="also refuses it alone"):
+        assemble(kernel(), "sm_89")
+    monkeypatch.setenv("GPUPERF_PTXAS_OPTIONS", "-nonsense '-x y'")
+    with pytest.raises(ge.MachineError, match="GPUPERF_PTXAS_OPTIONS is -nonsense '-x y'"):
+        assemble(kernel(), "sm_89")
+
+
 @needs_assembler
 def test_the_assembler_keeps_to_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 values that are live at once need more registers than 32, unless they are spilled."""

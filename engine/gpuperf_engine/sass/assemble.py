@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -235,8 +236,11 @@ def _refusal(
             f"ptxas {tool.version} cannot assemble {kernel.name!r} for {architecture}: {first}",
             hint="it supports other architectures and PTX versions: install a later CUDA toolkit, or choose a target that it supports",
         )
+    hint = f"{tool.path} also refuses it alone"
+    if tool.options:
+        hint = f"GPUPERF_PTXAS_OPTIONS is {shortened(shlex.join(tool.options))}; {tool.path} may accept it without these options"
     return MachineError(
         f"ptxas {tool.version} refuses {kernel.name!r} for {architecture}: {first}",
         details=lines[1:4],
-        hint=f"{tool.path} also refuses it alone",
+        hint=hint,
     )

@@ -11,11 +11,12 @@ from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.graph import build_graph
 from gpuperf_engine.sass.listing import Decoded, Listing
 from gpuperf_engine.sass.sm.asynchronous import Copies, Moved
+from gpuperf_engine.sass.sm.classes import Classes
 from gpuperf_engine.sass.sm.numbers import SmNumbers
 from gpuperf_engine.sass.sm.operations import Operations
 from gpuperf_engine.sass.sm.sharing import Group
 from gpuperf_engine.sass.sm.simulate import Memory, Simulated, simulate
-from gpuperf_engine.sass.sm.streams import Class, Classes
+from gpuperf_engine.sass.sm.streams import Class
 from gpuperf_engine.sass.sm.waits import waits_of
 
 __all__ = [

@@ -15,8 +15,9 @@ from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.sass.sm import areas as areas_module
 from gpuperf_engine.sass.sm.areas import areas_of, spread
+from gpuperf_engine.sass.sm.classes import Classes
 from gpuperf_engine.sass.sm.sharing import reuse_of
-from gpuperf_engine.sass.sm.streams import Class, Classes
+from gpuperf_engine.sass.sm.streams import Class
 from gpuperf_engine.timing.models.simulation import simulated
 from tests.support import needs_assembler
 

@@ -14,11 +14,12 @@ from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.sass.graph import build_graph
 from gpuperf_engine.sass.listing import Listing
 from gpuperf_engine.sass.sm.asynchronous import Copies
+from gpuperf_engine.sass.sm.classes import Classes
 from gpuperf_engine.sass.sm.numbers import CodeCaches
 from gpuperf_engine.sass.sm.operations import Operations
 from gpuperf_engine.sass.sm.sharing import Group
 from gpuperf_engine.sass.sm.simulate import Memory, Simulated, simulate
-from gpuperf_engine.sass.sm.streams import Class, Classes
+from gpuperf_engine.sass.sm.streams import Class
 from gpuperf_engine.timing.models.simulation import numbers_of
 
 from .machines import TOY, decoded, run, waited

@@ -11,12 +11,14 @@ import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.sm_records import END, Copy
 from gpuperf_engine.sass.graph import build_graph
 from gpuperf_engine.sass.run.writer import NotRun
-from gpuperf_engine.sass.sm import launch, limits, streams
+from gpuperf_engine.sass.sm import launch, limits, offsets
 from gpuperf_engine.sass.sm import simulate as module
 from gpuperf_engine.sass.sm.asynchronous import Copies, Named
+from gpuperf_engine.sass.sm.classes import Classes
 from gpuperf_engine.sass.sm.operations import Operations
+from gpuperf_engine.sass.sm.sampling import classes_of
 from gpuperf_engine.sass.sm.simulate import Memory, simulate
-from gpuperf_engine.sass.sm.streams import Class, Classes, class_of, classes_of
+from gpuperf_engine.sass.sm.streams import Class, class_of
 from tests.sass.sm.machines import TOY, access, arrives, copied, decoded, initial, moves, run, run_roles
 from tests.support import needs_assembler
 
@@ -193,7 +195,7 @@ ld.global.b32 %v, [%p]; ld.global.b32 %w, [%q]; add.u32 %v, %v, %w; st.global.b3
 def test_more_groups_of_accesses_than_are_distinguished(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last group stands for all further ones."""
     monkeypatch.setenv("GPUPERF_CACHE", "off")
-    monkeypatch.setattr(streams, "_MOST_GROUPS", most)
+    monkeypatch.setattr(offsets, "_MOST_GROUPS", most)
     seen = []
     monkeypatch.setattr(launch, "classes_of", lambda *given: seen.append(classes_of(*given)) or seen[-1])
     device = ge.Device(races="off")

@@ -15,11 +15,12 @@ from gpuperf_engine.sass.graph import StateAccess, build_graph
 from gpuperf_engine.sass.listing import Decoded, Listing
 from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm.asynchronous import Copies
+from gpuperf_engine.sass.sm.classes import Classes
 from gpuperf_engine.sass.sm.numbers import CodeCaches, SmNumbers
 from gpuperf_engine.sass.sm.operations import Operations
 from gpuperf_engine.sass.sm.sharing import Group
 from gpuperf_engine.sass.sm.simulate import Memory, Simulated, simulate
-from gpuperf_engine.sass.sm.streams import Class, Classes
+from gpuperf_engine.sass.sm.streams import Class
 
 from .machines import TOY, moves, run
 

@@ -10,7 +10,9 @@ import pytest
 
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.sm.asynchronous import Named
-from gpuperf_engine.sass.sm.streams import Class, Classes, Group, class_of, named_of
+from gpuperf_engine.sass.sm.classes import Classes
+from gpuperf_engine.sass.sm.sharing import Group
+from gpuperf_engine.sass.sm.streams import Class, class_of, named_of
 
 from .machines import decoded
 

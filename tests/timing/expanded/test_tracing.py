@@ -16,7 +16,7 @@ from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.sass.ordering import aliases_of
 from gpuperf_engine.sass.run.trace_kernel import OFF
 from gpuperf_engine.sass.run.writer import NotRun
-from gpuperf_engine.sass.sm.streams import classes_of
+from gpuperf_engine.sass.sm.sampling import classes_of
 from gpuperf_engine.simt.counters import SITE_COLUMNS
 from gpuperf_engine.timing.expanded.tracing import ExpandedTracer
 from tests.engine.running import GLOBAL_THREAD, Engine, module

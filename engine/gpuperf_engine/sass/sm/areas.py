@@ -20,7 +20,7 @@ from ..run.writer import NotRun
 from .asynchronous import ctas_of
 from .settings import FIRST_CTAS, FIRST_WARPS, MOST_PROBED, PATH_WORDS, PROBED
 
-__all__ = ["Areas", "Paths", "areas_of", "spread"]
+__all__ = ["Areas", "Paths", "Place", "areas_of", "spread"]
 
 #: Boxes that a grid is divided into at first, and places inside each box that are examined besides its corners.
 _BOXES, _INSIDE = 64, 2
@@ -29,6 +29,7 @@ _BOXES, _INSIDE = 64, 2
 _STEP, _STEPS = 0.6180339887498949, (0.7548776662466927, 0.5698402909980532)
 Path = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 Grid = tuple[int, int, int]
+Place = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

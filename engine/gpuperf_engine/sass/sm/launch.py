@@ -21,8 +21,10 @@ from ..run.trace_kernel import TraceKernel
 from ..run.tracing import Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copies
+from .classes import Classes
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
+from .sampling import classes_of
 from .settings import (
     FIRST_CTAS,
     MOST_INSTRUCTIONS,
@@ -34,7 +36,6 @@ from .settings import (
 from .sharing import Group, Reuse, reuse_of, rows_of
 from .simulate import Memory, Simulated, simulate
 from .stores import atomic_turns, filled_of, partly_written, weighted_turns
-from .streams import Classes, classes_of
 from .waits import Wait, caused_by, waits_of
 from .window import Window, window_of
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from ...jit.ir.sm_records import MOST_WARPS, REGISTERS, Copy, Limits, Op
 from ...jit.runtime_libraries import runtime_addresses
 from ..run.writer import NotRun
+from .classes import Classes
 from .operations import Operations
-from .streams import Class, Classes
+from .streams import Class
 
 __all__ = ["check_records"]
 

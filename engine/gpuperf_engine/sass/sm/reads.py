@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from ...results import LINE_BYTES
 from ..run.writer import NotRun
 from .asynchronous import Copies, ctas_of
+from .classes import Classes
 from .launch import Traced
 from .numbers import SmNumbers
 from .operations import Operations
 from .settings import MOST_INSTRUCTIONS, MOST_LOOKED_UP, READ_CTAS, READ_WORDS
 from .simulate import Memory, simulate
-from .streams import LOCAL_GROUP, Classes, classes_together, named_of
+from .streams import LOCAL_GROUP, classes_together, named_of
 
 __all__ = ["ctas_of_sms", "read_sectors"]
 

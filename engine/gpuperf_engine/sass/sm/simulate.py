@@ -36,11 +36,11 @@ from ...jit.runtime_libraries import runtime_addresses
 from ...results import SECTOR_BYTES as _SECTOR
 from ..run.writer import NotRun
 from .asynchronous import Copies
+from .classes import Classes
 from .limits import check_records
 from .numbers import CODE_LINE, CodeCaches, SmNumbers
 from .operations import Operations, aligned
 from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
-from .streams import Classes
 
 __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from ...jit.ir.sm_records import Kind, Op
 from ...results import SECTOR_BYTES as _SECTOR
 from ...simt.launch import LaunchPlan
+from .classes import Classes
 from .operations import Operations
 from .settings import MOST_RUNS
 from .sharing import ROW, Reuse, distinct, rows_of
 from .simulate import Simulated
-from .streams import Classes
 
 __all__ = ["atomic_turns", "filled_of", "partly_written", "weighted_turns"]
 

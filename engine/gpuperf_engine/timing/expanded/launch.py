@@ -15,7 +15,7 @@ from ...sass.ordering import aliases_of
 from ...sass.run.writer import NotRun
 from ...sass.sm.kept import CodeSource
 from ...sass.sm.launch import Traced
-from ...sass.sm.streams import classes_of
+from ...sass.sm.sampling import classes_of
 from ...simt.program import Program, program_of
 from ..launch.allocation import Allocation, most_registers, registers_that_fit, spilling
 from ..launch.site_traffic import observed_sites

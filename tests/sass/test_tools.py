@@ -294,6 +294,14 @@ def test_what_it_refuses_is_said(nothing: Path, says: str, message: str) -> None
     assert str(raised.value).startswith("ptxas 12.9 ")
 
 
+def test_a_toolkit_that_lacks_old_architectures(nothing: Path) -> None:
+    says = "ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'"
+    script(nothing / "path" / "ptxas", f"cat >&2 <<'end'\n{says}\nend\nexit 255\n")
+    with pytest.raises(ge.MachineError, match="cannot assemble 'k' for sm_70") as raised:
+        assemble(kernel(), "sm_70")
+    assert "CUDA 12 toolkit" in str(raised.value.hint) and "later" not in str(raised.value.hint)
+
+
 def test_a_signal_that_ended_it_is_said(nothing: Path) -> None:
     script(nothing / "path" / "ptxas", "kill -SEGV $$\n")
     with pytest.raises(

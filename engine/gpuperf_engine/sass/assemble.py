@@ -32,6 +32,8 @@ __all__ = ["Assembly", "assemble", "assemble_all", "instructions_of", "numbered"
 
 _NOT_NEWLINE = re.compile(r"[^\n]")
 _TOO_OLD = re.compile(r"Value '[^']*' is not defined for option 'gpu-name'|Unsupported \.version")
+#: The oldest architecture of CUDA 13 (its release notes: Maxwell, Pascal and Volta are removed).
+_TURING = 75
 _PLACE = re.compile(r"module\.ptx, line (\d+)")
 _LATER = "higher than default SM version"
 #: Kernels with longer names are not selected on the command line: all kernels of the module are assembled.
@@ -232,9 +234,14 @@ def _refusal(
             hint="compile it for an architecture that all targets can run, or choose another target",
         )
     if _TOO_OLD.search(first):
+        hint = "it supports other architectures and PTX versions: install a later CUDA toolkit, or choose a target that it supports"
+        if "gpu-name" in first and int(architecture[3:].rstrip("af")) < _TURING:
+            hint = (
+                f"CUDA 13 has no architectures before sm_{_TURING}: set GPUPERF_PTXAS and GPUPERF_NVDISASM to the programs of a "
+                "CUDA 12 toolkit"
+            )
         return MachineError(
-            f"ptxas {tool.version} cannot assemble {kernel.name!r} for {architecture}: {first}",
-            hint="it supports other architectures and PTX versions: install a later CUDA toolkit, or choose a target that it supports",
+            f"ptxas {tool.version} cannot assemble {kernel.name!r} for {architecture}: {first}", hint=hint
         )
     hint = f"{tool.path} also refuses it alone"
     if tool.options:

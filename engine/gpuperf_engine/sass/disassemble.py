@@ -15,6 +15,8 @@ from .tools import Tool, find_tool, how_it_ended, run_tool, shortened
 __all__ = ["disassemble"]
 
 _OPTIONS = ("-g", "-c", "-hex")
+#: The oldest architecture whose listings are read: instructions of older ones have 64 bits.
+_VOLTA = 70
 
 
 def disassemble(assembly: Assembly) -> Listing:
@@ -70,9 +72,12 @@ def _run(tool: Tool, assembly: Assembly) -> str:
 
 
 def _unreadable(tool: Tool, assembly: Assembly, why: str) -> MachineError:
+    hint = "install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'"
+    if int(assembly.architecture[3:].rstrip("af")) < _VOLTA:
+        hint = f"machine code is read for Volta (sm_{_VOLTA}) and later"
     return MachineError(
         f"nvdisasm {tool.version} cannot read the output of ptxas {assembly.tool.version} for {assembly.kernel!r} "
         f"on {assembly.architecture}: {why}",
         details=[f"{tool.path} {tool.full_version}, {assembly.tool.path} {assembly.tool.full_version}"],
-        hint="install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'",
+        hint=hint,
     )

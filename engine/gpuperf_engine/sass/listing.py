@@ -118,8 +118,7 @@ def read_listing(text: str) -> Listing:
             upper = _UPPER_HALF.match(next(lines, ""))
             if upper is None:
                 raise MachineError(
-                    f"it prints instruction {match[1]} of {shortened(section)} without its second half",
-                    hint="machine code is read for Volta (sm_70) and later",
+                    f"it prints instruction {match[1]} of {shortened(section)} without its second half"
                 )
             encoding = int(match[3], 16) | int(upper[1], 16) << 64
             body = match[2].rstrip("; ")

@@ -34,6 +34,8 @@ def counted(values: np.ndarray[Any, Any]) -> ge.MachineCode:
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each translation whether slow paths are part of it."""
+    # results of earlier sessions are kept
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
     asked: list[bool] = []
     translate = machine.translate
 
@@ -171,3 +173,30 @@ def test_approximate_results_that_are_only_stored_decide_nothing() -> None:
         calls = [item for item in code.instructions if item.opcode.startswith("CALL")]
         assert (code.ways, code.residue, code.notes) == ("flow and run", 0.0, ()), name
         assert [(item.warps, item.threads) for item in calls] == [(1, 1)], name
+
+
+ROOTS = (
+    head("7.0", "sm_75")
+    + ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %a; .reg .b32 %t; .reg .f32 %x, %y; .reg .pred %q;\n"
+    + "ld.param.u64 %a, [p];\nmov.u32 %t, %tid.x;\nmad.wide.u32 %a, %t, 4, %a;\nld.global.f32 %x, [%a];\n"
+    + "AGAIN:\nSTEP;\nsetp.lt.f32 %q, %y, 0f41200000;\nadd.f32 %x, %x, 0f3F800000;\n@%q bra AGAIN;\n"
+    + "div.rn.f32 %x, %x, %y;\nst.global.f32 [%a], %x;\nret;\n}\n"
+)
+#: From 0 on, a root or a quotient exceeds 10 after so many steps.
+STEPS = {"sqrt.rn.f32 %y, %x": 101, "rcp.rn.f32 %y, %x;\nrcp.rn.f32 %y, %y": 11}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("target", ["a100-sxm-80gb", "rtx-4090", "b200"])
+def test_a_trace_takes_the_slow_path_whose_result_it_needs(step: str, target: str) -> None:
+    """The path in line computes a NaN as the root of 0, with which no loop goes on."""
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    text = ROOTS.replace("STEP", step)
+    profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [device.zeros(64, np.float32)])
+    found = ge.estimate(profile, target, model="simulation", why=True)
+    ran = ge.machine_code(profile, target)
+    loop = max(item.warps for item in ran.instructions)
+    # of two warps; `ptxas` may execute some steps before the loop
+    assert 2 * (STEPS[step] - 3) <= loop <= 2 * STEPS[step]
+    executed = {item.address: item.warps for item in ran.instructions if item.warps}
+    assert {item.address: item.issued for item in found.stalled if item.issued} == executed

@@ -20,7 +20,7 @@ from ..registers import (
     described_by,
 )
 from .operands import Predicate, read_operand
-from .paths import Node
+from .paths import Node, Omitted
 
 __all__ = ["LOADS", "PRODUCTS", "STORES", "Needed", "needed_of"]
 
@@ -77,7 +77,8 @@ class Needed:
     """The slice. ``positions``: of its instructions; ``spaces``: state spaces that it loads from; ``atomics``: whether it contains
     results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
     global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0. ``stacked``: the
-    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write."""
+    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write. ``before``: by node,
+    the registers and words of the stack that are needed before it."""
 
     def __init__(
         self,
@@ -93,6 +94,15 @@ class Needed:
         self.settled = settled
         self.reserved = reserved
         self.stacked = stacked or {}
+        self.before: dict[int, int] = {}
+
+    def results_of(self, graph: Graph, omitted: Omitted) -> bool:
+        """Whether the slice needs what a slow path that was left out computes: where it meets the path in line."""
+        written = 0
+        for node in omitted.nodes:
+            for position in range(node.block.start, node.block.end):
+                written |= _written(graph.listing.instructions[position])
+        return any(self.before[node.index] & written for node in omitted.meets)
 
 
 def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
@@ -189,7 +199,7 @@ def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
 
 
 def _registers(graph: Graph, nodes: list[Node], found: Needed) -> None:
-    before: dict[int, int] = {}
+    before = found.before = {}
     left = list(nodes)
     leading: dict[int, list[Node]] = {}
     for node in nodes:

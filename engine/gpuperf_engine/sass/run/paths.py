@@ -12,6 +12,7 @@ it the lanes that remain in the region continue on one path, and the lanes that 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from ..graph import Block, Graph
@@ -19,7 +20,7 @@ from ..listing import Decoded
 from .pointers import Callees
 from .writer import NotRun
 
-__all__ = ["SLOW_PATH", "TRAP", "Gate", "Hop", "Node", "nodes_of", "syncs", "without_slow_paths"]
+__all__ = ["SLOW_PATH", "TRAP", "Gate", "Hop", "Node", "Omitted", "nodes_of", "syncs", "without_slow_paths"]
 
 #: Functions for quotients and roots of operands that are subnormal, infinite or NaN; others are computed in line.
 _SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
@@ -99,42 +100,72 @@ def nodes_of(graph: Graph, callees: Callees | None = None, *, slow_paths: bool =
     return _Walk(graph, callees or {}, slow_paths=slow_paths).nodes()
 
 
-def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int]]:
-    """The nodes that remain if no function computes quotients and roots and no check fails, and the positions of the branches around
-    calls of such functions. Quotients and roots of normal numbers are computed in line."""
-    settled = set()
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """Nodes of a slow path that are left out. ``branch``: the position of the branch around it; ``nodes``: its own; ``meets``: those
+    at which it meets the path in line."""
+
+    branch: int
+    nodes: tuple[Node, ...]
+    meets: tuple[Node, ...]
+
+
+def without_slow_paths(
+    graph: Graph, nodes: list[Node], kept: Collection[int] = ()
+) -> tuple[list[Node], frozenset[int], list[Omitted]]:
+    """The nodes that remain if no function computes quotients and roots and no check fails, the positions of the branches around calls
+    of such functions, and what is left out there. Quotients and roots of normal numbers are computed in line. The branches at ``kept``
+    remain as they are."""
+    settled: set[int] = set()
+    slow: list[tuple[int, Node]] = []
     for node in nodes:
+        position = node.block.end - 1
         if (
             node.block.kind != "branch"
             or node.next is None
             or node.leaving is not None
             or len(node.onward) != 1
+            or position in kept
         ):
             continue
         (target,) = node.onward.values()
-        if _calls(graph, node.next, _SLOW_PATH) or _calls(graph, node.next, TRAP):
+        if _calls(graph, node.next, _SLOW_PATH):
+            slow.append((position, node.next))
+            node.next = None
+        elif _calls(graph, node.next, TRAP):
             node.next = None
         elif _calls(graph, target, TRAP):
             node.onward.clear()
         else:
             continue
-        settled.add(node.block.end - 1)
+        settled.add(position)
     if not settled:
-        return nodes, frozenset()
-    reached: dict[int, Node] = {}
-    going = [nodes[0]]
-    while going:
-        node = going.pop()
-        if node.index not in reached:
-            reached[node.index] = node
-            going += node.ways
-    left = [node for node in nodes if node.index in reached]
+        return nodes, frozenset(), []
+    reached = _reached(nodes[0], set())
+    left = [node for node in nodes if node in reached]
     for node in left:
-        if isinstance(node.meets, Node) and node.meets.index not in reached:
+        if isinstance(node.meets, Node) and node.meets not in reached:
             node.meets = None
     for index, node in enumerate(left):
         node.index = index
-    return left, frozenset(settled)
+    omitted = []
+    for position, start in slow:
+        own = _reached(start, reached)
+        meets = {onward for node in own for onward in node.ways if onward in reached}
+        omitted.append(Omitted(position, tuple(own), tuple(meets)))
+    return left, frozenset(settled), omitted
+
+
+def _reached(start: Node, others: Collection[Node]) -> set[Node]:
+    """The nodes on ways from ``start``, which end at ``others``."""
+    found: set[Node] = set()
+    going = [start]
+    while going:
+        node = going.pop()
+        if node not in found and node not in others:
+            found.add(node)
+            going += node.ways
+    return found
 
 
 def _calls(graph: Graph, node: Node, name: re.Pattern[str]) -> bool:

@@ -61,15 +61,28 @@ from .writer import WITHIN, NotRun, Writer
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
 
 
+def _sliced(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int], Needed]:
+    """The nodes without the slow paths of quotients and roots, the branches around these, and the slice. Those whose results the slice
+    needs remain, as the value that the path in line computes is not the result for all operands: of a root of 0 it is NaN."""
+    kept: set[int] = set()
+    while True:
+        left, settled, omitted = without_slow_paths(graph, nodes, kept)
+        needed = needed_of(graph, left, settled)
+        wanted = {item.branch for item in omitted if needed.results_of(graph, item)}
+        if not wanted:
+            return left, settled, needed
+        kept |= wanted
+        nodes = nodes_of(graph)
+
+
 class _Tracing(Translator):
     own_bytes = OWN_BYTES
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph))
         self.to.initialising = frozenset()
-        self.nodes, self.settled = without_slow_paths(graph, self.nodes)
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
-        self.needed: Needed = needed_of(graph, self.nodes, self.settled)
+        self.nodes, self.settled, self.needed = _sliced(graph, self.nodes)
         if self.needed.atomics:  # CTAs that are not traced take part in them
             raise NotRun("its control flow or addresses depend on results of its atomics")
         items = [

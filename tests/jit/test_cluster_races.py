@@ -175,6 +175,12 @@ RACES = {
         1,
         [((2, 0), (3, 1), 1)],
     ),
+    "generic addresses in shared operands": (
+        "cvt.u64.u32 %rd3, %r4; cvta.shared.u64 %rd3, %rd3; mapa.u64 %rd4, %rd3, %r12;\n@%p2 st.shared::cluster.u32 [%rd4], %r0;\n"
+        "@!%p2 ld.shared.u32 %r20, [%rd3];",
+        1,
+        [((2, 0), (3, 1), 1)],
+    ),
     "a relaxed arrival without a fence": (
         "@%p2 st.shared::cluster.u32 [%r14], %r0;\nbarrier.cluster.arrive.relaxed; barrier.cluster.wait;\n@!%p2 "
         + OWN,

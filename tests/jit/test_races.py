@@ -150,6 +150,11 @@ RACES = {
         "st.u32 [%rd3], %r0;\nld.u32 %r9, [%rd4];",
         ("RAW", 2, 3, 0, 32),
     ),
+    "generic addresses in shared operands": (
+        "cvt.u64.u32 %rd3, %r4; cvta.shared.u64 %rd3, %rd3; cvt.u64.u32 %rd4, %r5; cvta.shared.u64 %rd4, %rd4;\n"
+        "st.shared.u32 [%rd3], %r0;\nld.shared.u32 %r9, [%rd4];",
+        ("RAW", 2, 3, 0, 32),
+    ),
     "one byte": (
         "add.u32 %r8, %r3, %r0; cvt.u16.u32 %h0, %r0;\n@%p1 st.shared.u8 [%r8], %h0;\nxor.b32 %r8, %r8, 32;\n"
         "@!%p1 ld.shared.u8 %h1, [%r8];",

@@ -4,6 +4,7 @@ What it may reach is told here from the manual: an address must be one of the sp
 window of a space that the instruction can have, beyond which "the behavior is undefined". The window of kernel parameters lies in that
 of global memory, and constant variables can be read as global ones, as nvcc does. Atomics of up to 64 bits and ordered accesses reach
 local memory although the manual excludes it, as ptxas 13.0 generates ``LD`` and ``ST`` for that case (rule ``local-order``).
+Addresses of shared memory are truncated to 32 bits, from sm_90 on also without a state space, where nothing else is accessed.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def reaches(form: Form, slot: OperandSlot) -> set[str]:
         )
         found = READ_ONLY | {"global", "shared", "local"}
         if "mbarrier" in opcode or words & {"ldmatrix", "stmatrix", "bulk", "clusterlaunchcontrol"}:
-            found = {"shared"}
+            found = {"shared", "shared offset"}
         elif words & {"ldu", "multimem", "mmio"} or wide or combined or words >= {"async", "release"}:
             found = READ_ONLY | {"global"}
         elif "wmma" in words or (words & {"atom", "red"} and "b128" in words):
@@ -89,6 +90,7 @@ def reaches(form: Form, slot: OperandSlot) -> set[str]:
             found = READ_ONLY | {"global", "shared", "local"}
     else:
         found = READ_ONLY | {"global"} if space == "global" else {f"{space} offset"}
+        found |= {"shared"} if space == "shared" else set()
     return found - READ_ONLY - {f"{space} offset" for space in READ_ONLY} if writes else found
 
 

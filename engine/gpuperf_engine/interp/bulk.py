@@ -19,7 +19,7 @@ from ..ptx.syntax import Address, Instruction, Operand
 from ..results import SECTOR_BYTES as _SECTOR
 from ..simt.clusters import coordinates_of
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS
-from ..simt.effects import warp_uniform_copy
+from ..simt.effects import takes_short_addresses, warp_uniform_copy
 from ..simt.faults import bad_mbarrier
 from .mbarrier import Objects, in_rank, ranks_in, ranks_of
 from .memory import MemoryStep, Part, address_reader
@@ -318,7 +318,8 @@ class FillStep:
         self.instruction = instruction
         space = instruction.form.space or "generic"
         self.generic = space == "generic"
-        self.addresses = address_reader(to, target, space)
+        short = takes_short_addresses(instruction, to.program.kernel.module.target)
+        self.addresses = address_reader(to, target, space, short)
         self.access = MemoryStep(to, instruction, "store", space, 8)
         self.read_size = reader(to, operands["bytes"], _U64)
         self.guarded = Guarded(to, instruction)
@@ -358,7 +359,8 @@ class AnswerStep:
         self.instruction = instruction
         space = instruction.form.space or "generic"
         self.generic = space == "generic"
-        self.addresses = address_reader(to, target, space)
+        short = takes_short_addresses(instruction, to.program.kernel.module.target)
+        self.addresses = address_reader(to, target, space, short)
         self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
         self.mbarriers = Objects(to, instruction, mbarriers, space)
         self.everywhere = bool(instruction.form.modifier("multicast"))

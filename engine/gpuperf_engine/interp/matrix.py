@@ -10,6 +10,7 @@ from ..flow.operands import matched
 from ..isa.evaluation import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
+from ..simt.effects import takes_short_addresses
 from ..simt.faults import lanes_of
 from .memory import MemoryStep, address_reader
 from .operands import Prepare, address_operand, every_lane, lane_value, reader
@@ -35,7 +36,8 @@ class MatrixRows:
         ]
         self.bits, self.inner = moves.bits, moves.inner
         space = self.form.space or "generic"
-        self.addresses = address_reader(to, address_operand(instruction), space)
+        short = takes_short_addresses(instruction, to.program.kernel.module.target)
+        self.addresses = address_reader(to, address_operand(instruction), space, short)
         operands = {slot.name: operand for slot, operand in matched(instruction)}
         stride = operands.get("stride")
         self.stride = None if stride is None else reader(to, stride, scalar_type("u32"))

@@ -30,7 +30,7 @@ from ..isa.types import scalar_type
 from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
 from ..ptx.syntax import Address, Instruction, Operand
 from ..simt.clusters import MOST_CTAS
-from ..simt.effects import mbarrier_operation
+from ..simt.effects import mbarrier_operation, takes_short_addresses
 from ..simt.faults import bad_mbarrier, lanes_of
 from ..simt.rule_breaches import Breach
 from ..simt.schedule import Status
@@ -72,7 +72,8 @@ class Objects:
     def __init__(self, to: Prepare, instruction: Instruction, operand: Address, space: str) -> None:
         self.instruction = instruction
         self.generic = space == "generic"
-        self.addresses = address_reader(to, operand, space)
+        short = takes_short_addresses(instruction, to.program.kernel.module.target)
+        self.addresses = address_reader(to, operand, space, short)
         self.access = MemoryStep(to, instruction, "store", "shared", 8)
 
     def read(self, warp: ReferenceWarp) -> Lanes:

@@ -33,7 +33,7 @@ from ..simt.counters import (
     serializations,
     wavefronts,
 )
-from ..simt.effects import is_strong
+from ..simt.effects import is_strong, takes_short_addresses
 from ..simt.faults import cta_of, thread_of
 from ..simt.padding import BlankRead, Overrun, merge
 from ..simt.rule_breaches import Breach
@@ -68,9 +68,17 @@ _U64 = scalar_type("u64")
 ) = range(len(SITE_COLUMNS))  # fmt: skip
 
 
-def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
+def address_reader(to: Prepare, operand: Address, space: str, short: bool = False) -> Reader:
     """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory. Addresses of
-    constants and parameters become generic, as these are in device memory."""
+    constants and parameters become generic, as these are in device memory. In shared memory a generic address in its window counts
+    as its low 32 bits; ``short``: a generic address below 2^32 is an offset in that window (``effects.takes_short_addresses``)."""
+    read = _sum_reader(to, operand, space)
+    if short and space == "generic":
+        return lambda warp: _lengthened(read(warp))
+    return read
+
+
+def _sum_reader(to: Prepare, operand: Address, space: str) -> Reader:
     base, offset = operand.base, operand.offset
     window = WINDOWS[space][0] if space in ("const", "param") else 0
     if isinstance(base, Variable):
@@ -94,7 +102,22 @@ def _register_reader(register: Register, offset: int, space: str) -> Reader:
         base = warp.read(register).bits(own).convert(number)
         return lane_value((base + added).convert(_U64))
 
+    if space == "shared" and width == 64:
+        return lambda warp: _shortened(read(warp))
     return read
+
+
+def _shortened(value: LaneValue) -> LaneValue:
+    """Addresses of shared memory; those in the window of generic addresses are truncated (manual, "Addresses as Operands": addresses
+    are "truncated if the register width exceeds the state space address width")."""
+    offsets = value.data - np.uint64(SHARED_WINDOW)
+    return LaneValue(np.where(offsets < np.uint64(WINDOW_BYTES), offsets, value.data), _U64)
+
+
+def _lengthened(value: LaneValue) -> LaneValue:
+    """Generic addresses; those below 2^32 are offsets in the shared window."""
+    addresses = value.data + np.uint64(SHARED_WINDOW)
+    return LaneValue(np.where(value.data < np.uint64(WINDOW_BYTES), addresses, value.data), _U64)
 
 
 def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> list[list[Reader]]:
@@ -201,7 +224,8 @@ class MemoryStep:
         if used != (1 << self.bytes) - 1:
             self.used = np.array([byte for byte in range(self.bytes) if used >> byte & 1], np.int64)
             self.spare = self.bytes - used.bit_length()
-        self.addresses = address_reader(to, address_operand(instruction), self.space)
+        short = takes_short_addresses(instruction, to.program.kernel.module.target)
+        self.addresses = address_reader(to, address_operand(instruction), self.space, short)
         self.targets = destinations(instruction)
         self.values = stored_readers(to, instruction, self.type) if self.writes else []
         self.kept = [self.type.bytes * element for element in left_out(instruction)] if self.writes else []

@@ -14,6 +14,7 @@ from ..isa.tensor_layouts import element_bytes, pieces_before, swizzle_width
 from ..isa.tensor_memory import COPIES, Tensor, TensorProblem, packed_bits
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Instruction, Operand
+from ..simt.effects import takes_short_addresses
 from ..simt.schedule import Status
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, Reader, every_lane, reader
@@ -73,7 +74,8 @@ class AllocStep:
         operands = {slot.name: operand for slot, operand in matched(instruction)}
         address = operands["a"]
         assert isinstance(address, Address)
-        self.addresses = address_reader(to, address, instruction.form.space or "generic")
+        short = takes_short_addresses(instruction, to.program.kernel.module.target)
+        self.addresses = address_reader(to, address, instruction.form.space or "generic", short)
         self.columns = reader(to, operands["columns"], _U32)
         self.access = MemoryStep(to, instruction, "store", size=4)
         self.guarded = Guarded(to, instruction)

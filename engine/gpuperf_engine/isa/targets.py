@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-__all__ = ["TARGETS"]
+__all__ = ["TARGETS", "sm_number"]
 
 Version = tuple[int, int]
 #: version → numbers of the architectures with the letters that came with it: ``-`` for none
@@ -45,3 +45,8 @@ def _targets() -> Iterator[tuple[str, Version]]:
 
 #: Name → the PTX version that introduced it.
 TARGETS: Mapping[str, Version] = MappingProxyType(dict(_targets()))
+
+
+def sm_number(target: str) -> int:
+    """90 for ``sm_90a``; 0 for a name without a number."""
+    return int("".join(filter(str.isdigit, target)) or 0)

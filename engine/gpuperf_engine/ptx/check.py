@@ -300,6 +300,11 @@ def _symbol(form: Form, slot: OperandSlot, shape: Shape, type: ScalarType) -> st
     return f"{name} is .{type}: an address does not fit"
 
 
+def _takes_short_registers(form: Form) -> bool:
+    """Whether ptxas accepts a 32-bit register as a generic address: for what only accesses shared memory, except ``mbarrier``."""
+    return form.spaces == {"shared"} and not form.opcode.startswith("mbarrier.")
+
+
 def _address(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str:
     if shape[0] != "address":
         return f"{slot.name} must be an address in brackets, found {explain(shape)}"
@@ -317,6 +322,7 @@ def _address(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> 
             (slot.space or form.space) in ("generic", "global")
             and address_size
             and register.bits != address_size
+            and not (register.bits == 32 and _takes_short_registers(form))
         ):
             return f"addresses have {address_size} bits here, found a .{register} register as base"
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import PtxError, nearest
+from ..isa.targets import sm_number
 from ..source import Span
 from . import raw
 from .available import check_type, require
@@ -93,7 +94,7 @@ def function_of(module: Module, text: Text, base: int, directive: raw.Directive)
 
 def _parameter_limit(module: Module) -> int:
     """Bytes that the parameters of a kernel may have (PTX manual, "Kernel Function Parameters")."""
-    number = int("".join(filter(str.isdigit, module.target)) or 0)
+    number = sm_number(module.target)
     return 32_764 if module.version >= (8, 1) and number >= 70 else 4_352
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ..errors import LaunchError
 from ..isa.effects import MATRIX_LOAD, MATRIX_STORE, MBARRIER
 from ..isa.spaces import RANK_SHIFT
+from ..isa.targets import sm_number
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction, Register
 from .launch import MAX_GRID, Dim3, LaunchPlan, dim3
@@ -66,7 +67,7 @@ def check_cluster(kernel: Function, grid: Dim3, cluster: object) -> tuple[Dim3, 
             span=kernel.span,
             hint=".explicitcluster: name its shape at launch, as cluster=2 or cluster=(2, 1, 1)",
         )
-    if size > 1 and _number(kernel.module.target) < _FIRST_TARGET:
+    if size > 1 and sm_number(kernel.module.target) < _FIRST_TARGET:
         raise LaunchError(
             f"cluster {shape} for kernel {kernel.name!r} of target {kernel.module.target}",
             span=kernel.span,
@@ -110,10 +111,6 @@ def cluster_remark(kernel: Function, cluster: Dim3) -> tuple[str, ...]:
 def _full(shape: Sequence[int]) -> Dim3:
     x, y, z = (*shape, 1, 1)[:3]
     return x, y, z
-
-
-def _number(target: str) -> int:
-    return int("".join(filter(str.isdigit, target)) or 0)
 
 
 def coordinates_of(plan: LaunchPlan, number: int) -> tuple[Dim3, Dim3, Dim3, int]:
@@ -204,9 +201,8 @@ def reaches_peers(instruction: Instruction) -> bool:
         return space == "shared::cluster"
     if instruction.effect is MBARRIER:
         # operations that return the object's state, init and inval only accept objects of the own CTA
-        return not any(isinstance(item, Register) for item in instruction.operands[:1]) and "sem" in (
-            instruction.form.modifiers
-        )
+        remote = instruction.form.modifiers.keys() & {"sem", "mbarrier::arrive::one"}
+        return bool(remote) and not any(isinstance(item, Register) for item in instruction.operands[:1])
     return instruction.effect.per_lane or instruction.effect in (MATRIX_LOAD, MATRIX_STORE)
 
 

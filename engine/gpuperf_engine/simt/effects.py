@@ -6,6 +6,7 @@ from ..flow.operands import matched
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, SURFACE, TENSOR_COPY, TENSOR_PRODUCT, WARPGROUP
 from ..isa.evaluation import has_semantics
 from ..isa.mbarriers import Mbarrier
+from ..isa.targets import sm_number
 from ..ptx.syntax import Address, Instruction, Variable
 
 __all__ = [
@@ -21,9 +22,12 @@ __all__ = [
     "signals_mbarrier",
     "site_kind",
     "site_space",
+    "takes_short_addresses",
     "warp_uniform_copy",
 ]
 
+#: the first target whose generic addresses of shared memory may be short
+_SHORT = 90
 _STRONG = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
 
 
@@ -105,6 +109,15 @@ def site_space(instruction: Instruction) -> str:
         if effect is WARPGROUP or effect in (TENSOR_COPY, TENSOR_PRODUCT)
         else instruction.form.space or "generic"
     )
+
+
+def takes_short_addresses(instruction: Instruction, target: str) -> bool:
+    """Whether machine code reads the low 32 bits of the generic address of an instruction, as one within shared memory. From sm_90
+    on ptxas 13.0 generates such code for everything that accesses only shared memory (``SYNCS``, ``ARRIVES``, ``LDSM``, ``STSM``,
+    ``STAS``, ``REDAS``, ``UMEMSETS``, ``UGETNEXTWORKID``, ``UTCBAR``, ``STS`` of ``tcgen05.alloc``). Before, it subtracts the start of
+    the shared window, or generates generic accesses."""
+    form = instruction.form
+    return form.space == "generic" and form.spaces == {"shared"} and sm_number(target) >= _SHORT
 
 
 def accesses_memory(instruction: Instruction) -> bool:

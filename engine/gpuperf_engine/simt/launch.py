@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError
+from ..isa.targets import sm_number
 from ..memory.arena import Allocation, Memory, Saved
 from ..memory.tensor_descriptions import TensorMap
 from ..ptx.module import Function
@@ -223,7 +224,7 @@ def is_whole(value: object) -> bool:
 @lru_cache(maxsize=64)
 def shared_limit(target: str) -> int:
     """Bytes of shared memory that a CTA may have on a target (opt-in maximum); 227 KiB for unknown ones."""
-    number = int("".join(filter(str.isdigit, target)) or 0)
+    number = sm_number(target)
     known = [key for key in _SHARED_LIMITS if key <= number]
     return _SHARED_LIMITS[max(known)] << 10 if known else 48 << 10
 

@@ -19,6 +19,7 @@ from ..flow.liveness import live_sets, pressure
 from ..flow.operands import ALL_BYTES, access_bytes, reads, used_bytes, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
 from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, TEXTURE, WARPGROUP
+from ..isa.targets import sm_number
 from ..isa.types import scalar_type
 from ..memory.spaces import piece_of
 from ..ptx.module import Function
@@ -416,7 +417,7 @@ def _first(specials: Iterable[SpecialRegister], prefix: str) -> SpecialRegister 
 
 def shared_unit(target: str) -> int:
     """The granularity of shared memory in bytes, of which ``%total_smem_size`` is a multiple (PTX manual)."""
-    return 256 if 30 <= int("".join(filter(str.isdigit, target)) or 0) < 80 else 128
+    return 256 if 30 <= sm_number(target) < 80 else 128
 
 
 def reserved_offset(program: Program, name: str) -> int:

@@ -21,7 +21,7 @@ from ..ir.operands import LANES, Ref, constant
 from ..ir.values import NativeValue
 from .combine import combine_address, combined_types
 from .handlers import handles
-from .memory import SPACES, address_value, pointer_number
+from .memory import SPACES, address_value, pointer_number, takes_short
 from .values import recording_ranges
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _fill(
     writer = to.writer
     space = instruction.form.space or "generic"
     sizes = writer.at("%vals", _SIZES)
-    _put(to, _address(to, operands["a"], space), "%area")
+    _put(to, _address(to, operands["a"], space, takes_short(to, instruction)), "%area")
     _put(to, to.source(operands["bytes"], U64), sizes)
     to.writer.call(
         "fill_lanes",
@@ -245,8 +245,9 @@ def _answer(
     targets, sizes, mbarriers, words = (
         writer.at("%vals", offset) for offset in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
     )
-    _put(to, _address(to, operands["a"], space), targets)
-    _put(to, _address(to, operands["m"], space), mbarriers)
+    short = takes_short(to, instruction)
+    _put(to, _address(to, operands["a"], space, short), targets)
+    _put(to, _address(to, operands["m"], space, short), mbarriers)
     _put(to, to.constant(_PIECE, U32), sizes)
     to.writer.call(
         "bulk_lanes",
@@ -273,7 +274,7 @@ def write_signal(to: BlockWriter, instruction: Instruction, mask: Ref, moved: in
     # an invalid store signals nothing
     to.check_faults()
     ones, amounts = writer.at("%vals", 0), writer.at("%vals", 4 * LANES)
-    _put(to, _address(to, mbarriers, space), "%area")
+    _put(to, _address(to, mbarriers, space, takes_short(to, instruction)), "%area")
     _put(to, to.constant(1, U32), ones)
     _put(to, to.constant(moved, U32), amounts)
     how = Mbarrier.COMPLETE | 256 * (space == "generic") | 512 * reaches_peers(instruction)
@@ -289,9 +290,9 @@ def write_signal(to: BlockWriter, instruction: Instruction, mask: Ref, moved: in
     to.faulting = True
 
 
-def _address(to: BlockWriter, operand: object, space: str) -> NativeValue:
+def _address(to: BlockWriter, operand: object, space: str, short: bool = False) -> NativeValue:
     assert isinstance(operand, Address)
-    return _native(address_value(to, operand, SPACES[space]).convert(U64))
+    return _native(address_value(to, operand, SPACES[space], short).convert(U64))
 
 
 def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:

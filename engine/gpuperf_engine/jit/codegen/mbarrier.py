@@ -17,7 +17,7 @@ from ..ir.operands import LANES, constant
 from ..ir.values import NativeValue
 from .bulk import put_ranks
 from .handlers import handles
-from .memory import SPACES, address_value, pointer_number
+from .memory import SPACES, address_value, pointer_number, takes_short
 from .operands import address_operand
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
 def _put_addresses(to: BlockWriter, instruction: Instruction) -> int:
     """Store the lanes' addresses in ``%area``. Returns flags: whether they are generic, and may be in other CTAs."""
     space = instruction.form.space or "generic"
-    address = address_value(to, address_operand(instruction)[1], SPACES[space])
+    operand = address_operand(instruction)[1]
+    address = address_value(to, operand, SPACES[space], takes_short(to, instruction))
     _put(to, _native(address.convert(U64)), "%area")
     return _GENERIC * (space == "generic") + _REMOTE * reaches_peers(instruction)
 

@@ -12,10 +12,10 @@ from ...flow.operands import left_out, matched
 from ...isa.effects import ATOMIC, LOAD, REDUCTION, STORE
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
-from ...memory.arena import FAR
+from ...memory.arena import FAR, SHARED_WINDOW, WINDOW_BYTES
 from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from ...simt.atomic_targets import are_combined
-from ...simt.effects import signals_mbarrier
+from ...simt.effects import signals_mbarrier, takes_short_addresses
 from ..ir.operands import LANES, Ref, scalar_ll, vector_ll
 from ..ir.values import NativeValue
 from ..runtime.access.text import Form
@@ -26,7 +26,7 @@ from .values import record_values
 if TYPE_CHECKING:
     from .block import BlockWriter
 
-__all__ = ["SPACES", "Access", "pointer_number", "write_memory"]
+__all__ = ["SPACES", "Access", "address_value", "pointer_number", "takes_short", "write_memory"]
 
 U32 = scalar_type("u32")
 U64 = scalar_type("u64")
@@ -48,7 +48,7 @@ class Access:
         self.space = SPACES[self.name]
         self.type = scalar_type(str(instruction.form.modifier("type")))
         self.count = max(1, self.bytes // self.type.bytes)
-        address = address_value(to, address_operand(instruction)[1], self.space)
+        address = address_value(to, address_operand(instruction)[1], self.space, takes_short(to, instruction))
         # constants and parameters are in device memory, at their generic addresses
         window = WINDOWS[self.name][0] if self.name in _UNCOUNTED else 0
         self.address = _native(address + window) if window else address
@@ -167,13 +167,26 @@ def pointer_number(to: BlockWriter, pointer: str) -> Ref:
     return to.writer.number(pointer)
 
 
-def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
-    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 bits otherwise.
+def takes_short(to: BlockWriter, instruction: Instruction) -> bool:
+    """``takes_short_addresses`` on the target of the module."""
+    return takes_short_addresses(instruction, to.generator.program.kernel.module.target)
+
+
+def address_value(to: BlockWriter, operand: Address, space: int, short: bool = False) -> NativeValue:
+    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 bits otherwise. In shared memory a generic
+    address in its window counts as its low 32 bits; ``short``: a generic address below 2^32 is an offset in that window.
 
     In clusters addresses of shared memory are relative to the CTA's own, modulo 2^32, so that those of other CTAs are beyond its end.
     """
-    if space == 1 and to.generator.clustered:
+    if space == SPACES["shared"] and to.generator.clustered:
         return _own_shared(to, operand)
+    address = _sum(to, operand, space)
+    if short and space == SPACES["generic"]:
+        return _chosen(address.compare("lt", WINDOW_BYTES), address + SHARED_WINDOW, address)
+    return address
+
+
+def _sum(to: BlockWriter, operand: Address, space: int) -> NativeValue:
     if isinstance(operand.base, Register):
         base = to.read(operand.base)
         base = base.bits_as(scalar_type(f"u{base.type.bits}"))
@@ -187,7 +200,21 @@ def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
         base = _native(base.convert(U32))
     if base.type.bits == 32 and space in (0, 3):
         base = _native(base.convert(U64))
-    return to.moved(base, operand)
+    address = to.moved(base, operand)
+    return _truncated(address) if space == SPACES["shared"] else address
+
+
+def _truncated(address: NativeValue) -> NativeValue:
+    """An address of shared memory; one in the window of generic addresses is truncated (manual, "Addresses as Operands": addresses are
+    "truncated if the register width exceeds the state space address width")."""
+    if address.type.bits < 64:
+        return address
+    offset = _native(address - SHARED_WINDOW)
+    return _chosen(offset.compare("lt", WINDOW_BYTES), offset, address)
+
+
+def _chosen(condition: object, one: object, other: object) -> NativeValue:
+    return _native(_native(condition).apply("select", _native(one), _native(other)))
 
 
 def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
@@ -200,7 +227,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
         base = base.bits_as(scalar_type(f"u{base.type.bits}"))
         if base.type.bits < 32:
             base = _native(base.convert(U32))
-        base = to.moved(base, operand)
+        base = _truncated(to.moved(base, operand))
     else:
         base = to.constant(operand.offset, U64)
     if base.type.bits == 64:

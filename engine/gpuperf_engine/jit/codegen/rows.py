@@ -12,7 +12,7 @@ from ...ptx.syntax import Instruction
 from ..ir.access_records import Counter
 from ..ir.operands import Ref
 from ..ir.values import NativeValue
-from .memory import SPACES, Access, address_value
+from .memory import SPACES, Access, address_value, takes_short
 from .operands import address_operand
 from .values import record_piece
 
@@ -87,7 +87,7 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
 def _address(to: BlockWriter, instruction: Instruction, move: Move, bits: int, inner: int) -> NativeValue:
     """The lanes' addresses: base + line · distance + offset."""
     space = SPACES[instruction.form.space or "generic"]
-    base = address_value(to, address_operand(instruction)[1], space)
+    base = address_value(to, address_operand(instruction)[1], space, takes_short(to, instruction))
     if not any(move.lines) and not any(move.offsets):
         return base
     kind = scalar_type(f"u{base.type.bits}")

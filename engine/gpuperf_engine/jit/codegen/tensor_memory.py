@@ -40,7 +40,7 @@ from ..runtime.tensor.products import NUMBERS, SUMS
 from .exchange import write_exchange
 from .handlers import handles
 from .mbarrier import hold_warp
-from .memory import SPACES, address_value, pointer_number
+from .memory import SPACES, address_value, pointer_number, takes_short
 from .values import recording_matrix
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def _operands(instruction: Instruction) -> dict[str, Operand]:
     return {slot.name: operand for slot, operand in matched(instruction)}
 
 
-def _address(to: BlockWriter, operand: Operand, space: int = _PLAIN) -> NativeValue:
+def _address(to: BlockWriter, operand: Operand, space: int = _PLAIN, short: bool = False) -> NativeValue:
     assert isinstance(operand, Address)
-    return _native(address_value(to, operand, space).convert(U64))
+    return _native(address_value(to, operand, space, short).convert(U64))
 
 
 def _numbers(to: BlockWriter, *pointers: str) -> list[tuple[str, str]]:
@@ -107,7 +107,7 @@ def write_alloc(to: BlockWriter, instruction: Instruction) -> None:
     writer.start(come)
     lane = _lowest(to, mask)
     space = (instruction.form.space or "generic").split("::")[0]
-    address = _of_lane(to, _address(to, operands["a"], SPACES[space]), lane)
+    address = _of_lane(to, _address(to, operands["a"], SPACES[space], takes_short(to, instruction)), lane)
     columns = _of_lane(to, to.source(operands["columns"], U32), lane)
     done = writer.call(
         "tensor_alloc", "i64", *_numbers(to, "%ctx", "%cta", "%st"),

@@ -275,10 +275,12 @@ class TraceKernel(ABC):
         plan, warps = record.plan, record.plan.warps_per_cta
         total = capacity * warps * full
         shared = self.shared_bytes(plan)
-        device = self._device(record, 4 * total + (64 << 20), races, full)
+        ends = np.full((len(ctas), warps, max(1, len(self.sites)) + _REACHES), OFF, np.uint32)
+        device = self._device(record, 4 * total + ends.nbytes + (64 << 20), races, full)
+        # The launch keeps to the limit of the GPU; the trace has room of its own besides.
+        device.largest_shared = plan.shared_bytes + shared
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
-        ends = np.full((len(ctas), warps, max(1, len(self.sites)) + _REACHES), OFF, np.uint32)
         last = device.array(ends.reshape(-1))
         table = device.array(_table(ctas, full, capacity, warps, copies).reshape(-1))
         raw = self._parameters(record, [array.address for array in (words, cursors, last, table)])

@@ -155,6 +155,24 @@ def test_triton_has_another_assembler_for_blackwell(
     assert tools.find_tool("ptxas", architecture).path == str(plain)
 
 
+@pytest.mark.parametrize(
+    ("ptx", "place"),
+    [((8, 8), "path"), ((9, 0), "triton/backends/nvidia/bin"), ((9, 4), "path")],
+)
+def test_the_first_assembler_that_reads_the_ptx(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, ptx: tuple[int, int], place: str
+) -> None:
+    """CUDA 12.9, on the path, has PTX 8.8, and 13.3 has 9.3; none of them has 9.4."""
+    here = SimpleNamespace(submodule_search_locations=[str(nothing / "triton")])
+    monkeypatch.setattr(tools.util, "find_spec", lambda name: here if name == "triton" else None)
+    script(nothing / "path" / "ptxas", "")
+    later = script(nothing / "triton" / "backends" / "nvidia" / "bin" / "ptxas", "")
+    later.write_text(later.read_text().replace("12.9", "13.3"))
+    assert tools.find_tool("ptxas", "sm_90", ptx).path == str(nothing / place / "ptxas")
+    monkeypatch.setenv("GPUPERF_PTXAS", str(nothing / "path" / "ptxas"))
+    assert tools.find_tool("ptxas", "sm_90", ptx).path == str(nothing / "path" / "ptxas")
+
+
 def test_options_of_the_user_are_given_to_the_assembler_and_named(
     nothing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

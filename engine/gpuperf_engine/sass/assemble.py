@@ -121,7 +121,7 @@ def assemble(kernel: Function, architecture: str) -> Assembly:
 
     Raises ``MachineError`` if ``ptxas`` is missing, rejects the module, is too old for it or times out.
     """
-    tool = find_tool("ptxas", architecture)
+    tool = find_tool("ptxas", architecture, kernel.module.version)
     memo = kernel.memo.get((Assembly, architecture, tool))
     if isinstance(memo, Assembly):
         return memo

@@ -236,7 +236,7 @@ def _name(profile: Profile, kernel: Function, counts: PtxCounts, architecture: s
     """The cache key of the results that depend only on PTX counts."""
     return cache.key(
         "machine counts",
-        find_tool("ptxas", architecture).full_version,
+        find_tool("ptxas", architecture, kernel.module.version).full_version,
         find_tool("nvdisasm").full_version,
         architecture,
         target,

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import util
@@ -54,25 +54,25 @@ class Tool:
     options: tuple[str, ...] = ()
 
 
-def find_tool(name: str, architecture: str = "") -> Tool:
+def find_tool(name: str, architecture: str = "", ptx: tuple[int, int] = (0, 0)) -> Tool:
     """Finds ``ptxas``, ``nvdisasm`` or ``nvcc`` in ``$GPUPERF_PTXAS`` (and so on), the search path, ``bin`` of ``$CUDA_HOME`` or
-    ``$CUDA_PATH``, NVIDIA's wheels, or Triton, which has two ``ptxas`` for different architectures (``sm_89``), in this order.
-    Raises ``MachineError`` if there is none."""
+    ``$CUDA_PATH``, NVIDIA's wheels, or Triton, which has two ``ptxas`` for different architectures (``sm_89``), in this order: the
+    first ``ptxas`` that reads PTX of the version ``ptx``, or the first one if none does. Raises ``MachineError`` if there is none."""
     chosen = {
         "ptxas": os.environ.get("GPUPERF_PTXAS"),
         "nvdisasm": os.environ.get("GPUPERF_NVDISASM"),
         "nvcc": os.environ.get("GPUPERF_NVCC"),
     }
-    if chosen[name]:
-        _check_chosen(name, chosen[name] or "")
-    path = (
-        chosen[name]
-        or shutil.which(name)
-        or _in_toolkit(name)
-        or _in_wheel(name)
-        or _in_triton(name, architecture)
-    )
-    if not path:
+    own, tool = chosen[name], None
+    if own:
+        _check_chosen(name, own)
+    for path in (own,) if own else _found(name, architecture):
+        one = _asked(name, path, _stamp(path))
+        tool = tool or one
+        if name != "ptxas" or _reads(one) >= ptx:
+            tool = one
+            break
+    if tool is None:
         raise MachineError(
             f"there is no {name}",
             details=[
@@ -80,9 +80,25 @@ def find_tool(name: str, architecture: str = "") -> Tool:
             ],
             hint=f"pip install 'pytest-gpuperf[nvcc]', or set CUDA_HOME, or GPUPERF_{name.upper()} to the program",
         )
-    tool = _asked(name, path, _stamp(path))
     options = _options() if name == "ptxas" else ()
     return replace(tool, full_version=" ".join((tool.full_version, *options)), options=options)
+
+
+def _found(name: str, architecture: str) -> Iterator[str]:
+    for look in (shutil.which, _in_toolkit, _in_wheel):
+        if path := look(name):
+            yield path
+    if path := _in_triton(name, architecture):
+        yield path
+
+
+def _reads(tool: Tool) -> tuple[int, int]:
+    """The latest version of PTX that a ``ptxas`` reads (PTX ISA, *Release Notes*: CUDA 11.x has PTX 7.x, 13.x has PTX 9.x)."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", tool.version)
+    if match is None:
+        return _UNKNOWN
+    toolkit, minor = int(match[1]), int(match[2])
+    return toolkit - 4, minor - (toolkit == 12 and minor > _SAME_PTX)
 
 
 def _options() -> tuple[str, ...]:
@@ -175,6 +191,12 @@ def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
             f"unknown ({hashlib.blake2b(repr((path, stamp)).encode(), digest_size=4).hexdigest()})",
         )
     return Tool(name, path, match[1], match[2] or match[1])
+
+
+#: Later than any version of PTX: of a program that does not report its own.
+_UNKNOWN = (1 << 16, 0)
+#: CUDA 12.6 has the PTX of 12.5: from there on the minor version of PTX is one less.
+_SAME_PTX = 5
 
 
 #: By path, the number of consecutive runs that timed out.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -236,3 +237,36 @@ def test_code_that_does_not_fit_into_the_instruction_cache_may_end_with_an_excha
     machine = load_machine("rtx-a6000")
     short, long = (timed(profiled(body(count)), machine) for count in (1000, 12000))
     assert long.cycles - short.cycles > 11000 * machine.latencies["fma"]
+
+
+COUNTED = (
+    head("8.0", "sm_80")
+    + ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %a; .reg .b32 %t, %c, %n; .reg .pred %q;\n"
+    + "ld.param.u64 %a, [p];\nmov.u32 %t, %tid.x;\nmov.u32 %c, %ctaid.x;\nmad.lo.u32 %t, %c, 32, %t;\n"
+    + "mad.wide.u32 %a, %t, 4, %a;\nld.global.u32 %n, [%a];\n"
+    + "AGAIN:\nadd.u32 %n, %n, 1;\nsetp.lt.u32 %q, %n, 8;\n@%q bra AGAIN;\nst.global.u32 [%a], %n;\nret;\n}\n"
+)
+
+
+def test_a_refusal_is_kept_for_the_arrays_of_its_launch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path))
+
+    def estimated(ctas: int) -> ge.Estimate:
+        """Of 64 CTAs, with an array for the first ``ctas``."""
+        device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+        profile = device.launch(ge.parse(COUNTED)["k"], 1, 32, [device.empty(32 * ctas, np.uint32)])
+        (record,) = profile.records
+        whole = replace(record, plan=replace(record.plan, grid=(64, 1, 1)))
+        return simulated(
+            whole,
+            load_machine("a100-sxm-40gb"),
+            expanded=replace(profile.resources, shared_bytes=whole.plan.shared_bytes),
+        )
+
+    with pytest.raises(NotRun, match=r"out-of-bounds ld\.global"):
+        estimated(1)
+    assert estimated(64).time_us > 0
+    with pytest.raises(NotRun, match=r"out-of-bounds ld\.global"):
+        estimated(1)

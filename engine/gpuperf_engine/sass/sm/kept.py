@@ -58,7 +58,7 @@ class AssembledCode(CodeSource):
 
     @property
     def assembler(self) -> Tool:
-        return find_tool("ptxas", self.architecture)
+        return find_tool("ptxas", self.architecture, self.record.program.kernel.module.version)
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ def timed_launch(
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
         raise NotRun("its counters are the mean of different launches")
-    name = cache.key(
+    name = unread = cache.key(
         "simulation",
         *code.key,
         code.architecture,
@@ -128,7 +128,9 @@ def timed_launch(
             timed = replace(timed, reads=_reads(traced, timed, numbers, resident, shared_per_cta))
     except NotRun as reason:
         if plan.inputs is not None:  # else the reason may be that memory contents were not kept
-            cache.keep(name, json.dumps({"refused": str(reason)}).encode())
+            # it may be what memory contains, or how large an array is
+            cache.keep(unread, _OF_INPUTS)
+            cache.keep(_with_inputs(unread, record), json.dumps({"refused": str(reason)}).encode())
         raise
     cache.keep(name, json.dumps(_fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}).encode())
     return timed
@@ -163,7 +165,11 @@ def _rows(timed: Timed, name: str) -> list[tuple[object, ...]]:
 
 def _with_inputs(name: str, record: LaunchRecord) -> str:
     inputs = record.plan.inputs
-    return cache.key(name, b"" if inputs is None else inputs.digest)
+    if inputs is None:
+        return cache.key(name, b"")
+    return cache.key(
+        name, inputs.digest, repr([(item.address, item.size) for item in inputs.memory.allocations])
+    )
 
 
 def _timed(known: bytes) -> Timed:

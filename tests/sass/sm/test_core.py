@@ -430,6 +430,45 @@ def test_sms_that_read_the_same_in_the_same_order_wait_for_dram_together(starts:
     )
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_sms_that_read_the_same_lines_are_a_wait_for_dram_apart_at_most(shared: bool) -> None:
+    """Each CTA computes and then reads 64 lines, which are in L2: the SM's share of L2 takes 4 clocks for each of their sectors."""
+    lines, latencies = 64, TOY.latencies
+    chain = ["FFMA R1, R1, R2, R1"] * 500 + ["FFMA R2, R1, R2, R1"]
+    code = [*chain, *[f"LDG.E R{8 + n}, [R2.64]" for n in range(lines)], f"FADD R7, R{7 + lines}, R1", "EXIT"]
+    words = [word for n in range(lines) for word in access(1, {n: 15})]
+    given = {"lines": lines, "share": 0.0, "l2_rate": 8.0, "mixed": 0.0}
+    seen = run(code, [words], behind=1.0 if shared else 0.0, **given)  # type: ignore[arg-type]
+    # the first CTA has run for longer than the share takes, so that the SM could be ahead by all of it
+    assert 4 * 4 * lines < 4 * 501
+    last = latencies["dram"] if shared else latencies["l2"]
+    late = 4 * 4 * lines - latencies["dram"] if shared else 0
+    issued = START + 4 * 501
+    assert seen.ended - issued == pytest.approx(last + max(late, 4 * lines), abs=16)
+
+
+def test_a_fence_waits_for_what_the_warp_stores() -> None:
+    # a store is performed after its way to L2, where the SM's share takes 4 clocks for a sector; then comes the fence's own way
+    l2 = TOY.latencies["l2"]
+    given = {"lines": 8, "share": 0.0, "l2_rate": 8.0}
+    words = [word for n in range(8) for word in access(1, {n: 15})]
+
+    def ended(fence: str) -> float:
+        return run([*["STG.E [R2.64], R8"] * 8, fence, "EXIT"], [words], **given).ended  # type: ignore[arg-type]
+
+    alone = run(["MEMBAR.SC.GPU", "EXIT"], [[]]).ended
+    assert alone == START + l2 + 1
+    # it leads by half of the clocks until the last store, 4 for each of those before
+    stored = START + 4 * 4 * 8 - 4 * 7 // 2 + l2
+    assert ended("MEMBAR.SC.GPU") == pytest.approx(stored + l2, abs=4)
+    # those of the CTA see what is in L1
+    assert ended("MEMBAR.ALL.CTA") < START + 100
+    changed = ["ATOMG.E.ADD.STRONG.GPU PT, R9, [R2.64], R8", "MEMBAR.SC.GPU", "EXIT"]
+    assert run(changed, [access(1, {0: 1})], lines=1, share=0.0).ended == pytest.approx(
+        START + 2 * l2, abs=12
+    )
+
+
 def test_a_line_that_was_waited_for_is_in_l2_afterwards() -> None:
     # Without room in L1 the second load of a line asks L2 again, which has it by now.
     code = ["LDG.E R2, [R2.64]"] * 4 + ["EXIT"]

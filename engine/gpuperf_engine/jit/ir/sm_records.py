@@ -116,6 +116,7 @@ class Change:
 
 class Kind:
     """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``;
+    ``FENCE``: waits until the accesses of the warp to global memory are performed;
     ``NAMED_BARRIER`` and ``NAMED_ARRIVE``: at the barrier that the stream names, from here on some have words in the stream;
     ``TRANSFER``: a bulk or tensor copy; from ``TENSOR`` on, ``tcgen05``: products, copies to tensor memory, ``commit``, loads and
     stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; ``IMAGE``: a texture or surface; from ``INIT`` on, operations on
@@ -130,6 +131,7 @@ class Kind:
         MATRIX,
         MATRIX_ARRIVE,
         MATRIX_WAIT,
+        FENCE,
         CLUSTER_ARRIVE,
         CLUSTER_WAIT,
         NAMED_BARRIER,
@@ -158,7 +160,7 @@ class Kind:
         TEST,
         COPIES_SIGNAL,
         DATA_SIGNAL,
-    ) = range(36)
+    ) = range(37)
 
 
 class Image:
@@ -356,8 +358,8 @@ class Warp(Record):
     instructions that determine these times. ``READY``: by register number, when it is ready, with the position of the instruction
     that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS`` instructions: when each issued, and the position of
     the instruction that it waited for, or its own if it waited for no result. ``LINE``: its line of code. ``MULTIPLIED``: when its
-    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there. ``TURN``: its
-    number in ``Sm.KEYS``."""
+    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there; ``PERFORMED``
+    (likewise): when its accesses to global memory so far are. ``TURN``: its number in ``Sm.KEYS``."""
 
     STATE = U64(0)
     AT = U64(8)
@@ -387,9 +389,10 @@ class Warp(Record):
     MULTIPLIED = U64(424)
     STORED = U64(432)
     WANTED = U64(440)
-    ISSUES = Array64(448)
-    READY = Array64(448 + 8 * TRAIL)
-    BYTES = 448 + 8 * TRAIL + 8 * REGISTERS
+    PERFORMED = U64(448)
+    ISSUES = Array64(456)
+    READY = Array64(456 + 8 * TRAIL)
+    BYTES = 456 + 8 * TRAIL + 8 * REGISTERS
 
 
 class Program(Record):
@@ -610,7 +613,9 @@ class Sm(Record):
     IMAGE_BUSY = U64(_IMAGES + 80)
     # 65,536ths of its mean latency by which a load from DRAM waits longer at most, if DRAM is busy all the time
     DRAM_WAIT = U64(_IMAGES + 88)
-    _POOL = _IMAGES + 96
+    # the most by which the SM may exceed its share of L2, in 2^-FRACTION clocks
+    L2_AHEAD = U64(_IMAGES + 96)
+    _POOL = _IMAGES + 104
     # memory instructions that the units which all sub-partitions share hold until they are answered (0: unknown), how many they have
     # taken, and when they take the next one
     POOL = U64(_POOL)

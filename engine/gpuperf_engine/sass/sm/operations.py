@@ -329,6 +329,8 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
         return asynchronous
     if base == "BAR":
         return _barrier(item)
+    if base == "MEMBAR" and _through_l2(item):
+        return Kind.FENCE, plain, 0
     if base in ("S2R", "S2UR", "CS2R", "R2UR", "VOTEU"):
         return Kind.PLAIN, latencies["xu"], 0
     if base == "LDC":
@@ -493,8 +495,13 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
         if item.opcode == "FENCE.VIEW.ASYNC.S":
             return max(paused, numbers.latencies["shared"])
         if item.opcode != "FENCE.VIEW.ASYNC.T":
-            return max(paused, numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"])
+            return max(paused, numbers.latencies["l2" if _through_l2(item) else "l1"])
     return paused
+
+
+def _through_l2(fence: Decoded) -> bool:
+    """Whether a fence orders what threads of other CTAs see."""
+    return "CTA" not in fence.opcode.split(".")
 
 
 def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:

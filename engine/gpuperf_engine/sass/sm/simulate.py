@@ -306,6 +306,12 @@ def _clocks(numbers: SmNumbers) -> dict[int, int]:
     }  # fmt: skip
 
 
+def _ahead(numbers: SmNumbers, memory: Memory) -> int:
+    """The most clocks by which SMs are ahead of one another: if their CTAs reach the same lines, a wait for DRAM, as the first one
+    waits for each line, and those that find it in L2 catch up."""
+    return numbers.latencies["dram"] if any(memory.behind) else _ENDLESS
+
+
 def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
     """The cost of a sector at each level of memory, and the lines of L1."""
 
@@ -326,6 +332,7 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.DRAM_WAIT: round(
             65536 * ((1.0 - memory.mixed) * numbers.wait_one_way + memory.mixed * numbers.wait_mixed)
         ),
+        Sm.L2_AHEAD: _ahead(numbers, memory) << FRACTION,
         Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.TOGETHER: int(memory.together),
         Sm.TEXEL: memory.texel,

@@ -93,7 +93,7 @@ def name_of(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) 
     if cause in _NAMES:
         return _NAMES[cause]
     if cause == Cause.RESULT:
-        return _of_result(on, kind, architecture)
+        return "membar" if at.base == "MEMBAR" else _of_result(on, kind, architecture)
     if cause == Cause.PAUSE:
         if on.base in BRANCHES:
             return "branch_resolving"

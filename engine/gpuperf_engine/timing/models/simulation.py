@@ -28,7 +28,7 @@ from ..launch.inputs import EXPANDED, SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 32
+REVISION = 33
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _EXPANDED = 1000
 """Times on expanded code depend on the simulation and on the expansion: their revision is 29001 for 29 and 1."""
@@ -138,7 +138,8 @@ def estimate_of(simulation: Simulation) -> Estimate:
     record, machine = simulation.record, simulation.machine
     assembler = ""
     if simulation.expanded is None:
-        assembler = f"ptxas {find_tool('ptxas', simulation.architecture()).full_version}"
+        version = record.program.kernel.module.version
+        assembler = f"ptxas {find_tool('ptxas', simulation.architecture(), version).full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
     bounds = dict(timed.bounds)
     if atomics := max(bounds.get("atomics", 0.0), simulation.atomics()):

@@ -233,6 +233,8 @@ def sm_next(sm: Sm, warp: Warp, soonest: int, why: int) -> int:
                 at = ready
     if op.KIND == Kind.TENSOR_WAIT and warp.STORED > at:
         at = warp.STORED
+    if op.KIND == Kind.FENCE and warp.PERFORMED > at:
+        at = warp.PERFORMED
     if op.KIND == Kind.MATRIX_WAIT:
         left = op.ARGUMENT
         group = warp.PRODUCED

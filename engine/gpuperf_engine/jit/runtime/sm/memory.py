@@ -6,6 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import (
+    AT_BIT,
     FRACTION,
     GROUPS,
     MOST_QUEUED,
@@ -89,7 +90,7 @@ def sm_keep(sm: Sm, line: Line) -> int:
 
 def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
     """The queueing delay of sectors that L1 reads or writes, beyond the latency: the largest of the delays of the port, L2 and DRAM
-    (``far``). L2 and DRAM may be used ahead of the SM's share by ``LEAD`` clocks."""
+    (``far``). L2 and DRAM may be used ahead of the SM's share by ``LEAD``, L2 by ``L2_AHEAD`` at most."""
     at = now << FRACTION
     port = sm.PORT
     if port < at:
@@ -103,8 +104,11 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
     level += sectors * sm.L2_COST
     sm.L2 = level
     sm.L2_SECTORS += sectors
-    if level - at - sm.LEAD > late:
-        late = level - at - sm.LEAD
+    ahead = sm.LEAD
+    if ahead > sm.L2_AHEAD:
+        ahead = sm.L2_AHEAD
+    if level - at - ahead > late:
+        late = level - at - ahead
     if far:
         level = sm.DRAM
         if level < at:
@@ -143,9 +147,16 @@ def sm_opened(sm: Sm, slot: Slot, number: int, times: int, now: int) -> int:
 def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
     """Set ``LEAD``, the clocks by which the SM may be ahead of other SMs. SMs that start in step queue once. After that they are
     staggered, so the bursts of later CTAs do not collide as long as the demand of all SMs fits into the time of one CTA: the SM may
-    be ahead by the time since the previous CTA in the slot. Where DRAM alternates between reads and writes, loads wait much longer
-    than these queues predict: there, SMs count as in step whenever a CTA starts, and the lead is half the time since then."""
-    sm.LEAD = (start - slot.BEFORE) * (256 - sm.MIXED) + ((start - slot.SINCE) * sm.MIXED >> 1)
+    be ahead by the time since the previous CTA in the slot, at most by what that one took. Where DRAM alternates between reads and
+    writes, loads wait much longer than these queues predict: there, SMs count as in step whenever a CTA starts, and the lead is half
+    the time since then."""
+    most = start - slot.BEFORE
+    if slot.SINCE > slot.BEFORE and most > slot.SINCE - slot.BEFORE:
+        most = slot.SINCE - slot.BEFORE
+    half = start - slot.SINCE
+    if half > most:
+        half = most
+    sm.LEAD = most * (256 - sm.MIXED) + (half * sm.MIXED >> 1)
     return 0
 
 
@@ -503,14 +514,12 @@ def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
         sm_local_stored(sm, slot, word, start)
         return start
     late = sm_stored(sm, slot, word, start)
-    if kind == Kind.ATOMIC:
-        return start + sm.LATENCY_L2 + late
-    if sm.TOGETHER:
+    if sm.TOGETHER and kind == Kind.STORE:
         line = Line(slot.LINES + (word >> 4) * Line.BYTES)
         if line.VALID == 0:
             sm_keep(sm, line)
         line.VALID = line.VALID | word & 15
-    return start
+    return start + sm.LATENCY_L2 + late
 
 
 def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> int:
@@ -614,7 +623,10 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     if change & Change.HIDDEN:
         ready = start
     if kind != Kind.COPY:
-        return ready + behind
+        ready += behind
+        if ready > warp.PERFORMED >> AT_BIT and kind <= Kind.ATOMIC:
+            warp.PERFORMED = ready << AT_BIT | sm_position(sm, op)
+        return ready
     if ready + more > warp.COPIED:
         warp.COPIED = ready + more
         warp.COPIED_BY = sm_position(sm, op)

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import pytest
 
@@ -165,7 +166,8 @@ def test_row(row: Row) -> None:
     assert row.documentation
     assert "\n\n" not in row.documentation
     generator = random.Random(row.syntax)
-    some = list(forms(row, 12))
+    # the reference takes 50 ms for a texel that is interpolated, of which tests/isa has tests of their own
+    some = list(islice(forms(row, 12), 3 if row.syntax.startswith(("tex", "tld4")) else None))
     assert some
     for form in some:
         assert form.category in CATEGORIES

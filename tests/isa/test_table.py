@@ -166,7 +166,7 @@ def test_row(row: Row) -> None:
     assert row.documentation
     assert "\n\n" not in row.documentation
     generator = random.Random(row.syntax)
-    # the reference takes 50 ms for a texel that is interpolated, of which tests/isa has tests of their own
+    # the reference takes 50 ms for a texel that is interpolated; test_images.py tests what all these instructions read
     some = list(islice(forms(row, 12), 3 if row.syntax.startswith(("tex", "tld4")) else None))
     assert some
     for form in some:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import MachineError
+from ..isa.targets import sm_number
 from ..jit import cache
 from ..ptx.locations import FILE, LOC, LOC_INTERMEDIATE, SECTION
 from ..ptx.module import Function
@@ -235,7 +236,7 @@ def _refusal(
         )
     if _TOO_OLD.search(first):
         hint = "it supports other architectures and PTX versions: install a later CUDA toolkit, or choose a target that it supports"
-        if "gpu-name" in first and int(architecture[3:].rstrip("af")) < _TURING:
+        if "gpu-name" in first and sm_number(architecture) < _TURING:
             hint = (
                 f"CUDA 13 has no architectures before sm_{_TURING}: set GPUPERF_PTXAS and GPUPERF_NVDISASM to the programs of a "
                 "CUDA 12 toolkit"

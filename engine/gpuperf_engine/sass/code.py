@@ -11,6 +11,7 @@ from typing import Any
 
 from .._gc import uncollected
 from ..errors import NotObserved
+from ..isa.targets import sm_number
 from ..jit import cache
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction
@@ -182,7 +183,7 @@ def counted_code(
     graph = build_graph(disassemble(assembly), kernel.name)
     counted = count_ways(profile, assembly, graph, numbers, counts, running=running)
     instructions = _instructions(
-        graph, numbers, counted.warps, counted.threads, _number(architecture), counted.unsettled
+        graph, numbers, counted.warps, counted.threads, sm_number(architecture), counted.unsettled
     )
     resources = resources_of(assembly, profile.records[0].plan.dynamic_shared)
     moved = traffic(graph, numbers, counted.warps, counts)
@@ -326,12 +327,7 @@ def machine_instructions(kernel: Function, architecture: str) -> tuple[MachineIn
     instructions = instructions_of(kernel)
     graph = build_graph(disassemble(assemble(kernel, architecture)), kernel.name)
     nothing = Executions({}, 0, 0, frozenset(range(len(graph.blocks))), frozenset(), False)
-    return _instructions(graph, instructions, nothing, nothing, _number(architecture))
-
-
-def _number(architecture: str) -> int:
-    """``sm_90a`` → 90."""
-    return int(architecture[3:].rstrip("af"))
+    return _instructions(graph, instructions, nothing, nothing, sm_number(architecture))
 
 
 def _instructions(

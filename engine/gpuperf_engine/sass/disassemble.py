@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from ..errors import MachineError
+from ..isa.targets import sm_number
 from ..jit import cache
 from .assemble import Assembly
 from .cubin import read_cubin
@@ -73,7 +74,7 @@ def _run(tool: Tool, assembly: Assembly) -> str:
 
 def _unreadable(tool: Tool, assembly: Assembly, why: str) -> MachineError:
     hint = "install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'"
-    if int(assembly.architecture[3:].rstrip("af")) < _VOLTA:
+    if sm_number(assembly.architecture) < _VOLTA:
         hint = f"machine code is read for Volta (sm_{_VOLTA}) and later"
     return MachineError(
         f"nvdisasm {tool.version} cannot read the output of ptxas {assembly.tool.version} for {assembly.kernel!r} "

@@ -437,8 +437,8 @@ def test_sms_that_read_the_same_lines_are_a_wait_for_dram_apart_at_most(shared: 
     chain = ["FFMA R1, R1, R2, R1"] * 500 + ["FFMA R2, R1, R2, R1"]
     code = [*chain, *[f"LDG.E R{8 + n}, [R2.64]" for n in range(lines)], f"FADD R7, R{7 + lines}, R1", "EXIT"]
     words = [word for n in range(lines) for word in access(1, {n: 15})]
-    given = {"lines": lines, "share": 0.0, "l2_rate": 8.0, "mixed": 0.0}
-    seen = run(code, [words], behind=1.0 if shared else 0.0, **given)  # type: ignore[arg-type]
+    behind = 1.0 if shared else 0.0
+    seen = run(code, [words], lines=lines, share=0.0, l2_rate=8.0, mixed=0.0, behind=behind)
     # the first CTA has run for longer than the share takes, so that the SM could be ahead by all of it
     assert 4 * 4 * lines < 4 * 501
     last = latencies["dram"] if shared else latencies["l2"]
@@ -450,11 +450,11 @@ def test_sms_that_read_the_same_lines_are_a_wait_for_dram_apart_at_most(shared: 
 def test_a_fence_waits_for_what_the_warp_stores() -> None:
     # a store is performed after its way to L2, where the SM's share takes 4 clocks for a sector; then comes the fence's own way
     l2 = TOY.latencies["l2"]
-    given = {"lines": 8, "share": 0.0, "l2_rate": 8.0}
     words = [word for n in range(8) for word in access(1, {n: 15})]
 
     def ended(fence: str) -> float:
-        return run([*["STG.E [R2.64], R8"] * 8, fence, "EXIT"], [words], **given).ended  # type: ignore[arg-type]
+        code = [*["STG.E [R2.64], R8"] * 8, fence, "EXIT"]
+        return run(code, [words], lines=8, share=0.0, l2_rate=8.0).ended
 
     alone = run(["MEMBAR.SC.GPU", "EXIT"], [[]]).ended
     assert alone == START + l2 + 1

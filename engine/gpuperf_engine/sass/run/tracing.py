@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from ...errors import EngineError
+from ...isa.targets import sm_number
 from ...jit.ir.sm_records import Signal
 from ...profile.build import LaunchRecord
 from ...ptx.module import Function
@@ -367,7 +368,7 @@ class Tracer(TraceKernel):
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         written = _Tracing(kernel, assembly, graph)
         self.translation = written.whole()
-        self.number = int(assembly.architecture[3:].rstrip("af"))
+        self.number = sm_number(assembly.architecture)
         self.sites, self.of_block = written.sites, written.of_block
         self.reads_memory = bool(written.needed.spaces & {"global", "any"})
         self.reads_shared = bool(written.needed.spaces & {"shared", "any"})

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ...isa.targets import sm_number
 from ...ptx.module import Function
 from ...ptx.syntax import Instruction
 from ..assemble import Assembly, instructions_of
@@ -151,7 +152,7 @@ class Translator:
         self.graph = graph
         self.cubin = cubin
         self.architecture = assembly.architecture
-        self.number = number = int(assembly.architecture[3:].rstrip("af"))
+        self.number = number = sm_number(assembly.architecture)
         self.bank = BANKS.get(number // 10, NEW)
         self.resources = resources_of(assembly)
         self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024 + _GROUPS

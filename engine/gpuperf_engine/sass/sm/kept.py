@@ -103,7 +103,7 @@ def timed_launch(
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
         raise NotRun("its counters are the mean of different launches")
-    name = unread = cache.key(
+    name = without_inputs = cache.key(
         "simulation",
         *code.key,
         code.architecture,
@@ -129,8 +129,8 @@ def timed_launch(
     except NotRun as reason:
         if plan.inputs is not None:  # else the reason may be that memory contents were not kept
             # it may be what memory contains, or how large an array is
-            cache.keep(unread, _OF_INPUTS)
-            cache.keep(_with_inputs(unread, record), json.dumps({"refused": str(reason)}).encode())
+            cache.keep(without_inputs, _OF_INPUTS)
+            cache.keep(_with_inputs(without_inputs, record), json.dumps({"refused": str(reason)}).encode())
         raise
     cache.keep(name, json.dumps(_fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}).encode())
     return timed

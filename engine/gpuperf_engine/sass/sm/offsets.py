@@ -37,7 +37,7 @@ def groups_of(
     it follows how sites depend on one another."""
     numbers: dict[Group, int] = {}
     of_site: list[int] = []
-    ways: list[tuple[int, ...] | None] = []
+    ways: list[tuple[int, int, int] | None] = []
     for index, site in enumerate(tracer.sites):
         space = "global" if site.space == "generic" else site.space
         if space == "global":
@@ -60,7 +60,7 @@ def groups_of(
         item = tracer.graph.listing.instructions[site.position]
         store = item.base not in LOADS and not (item.base == "LDGSTS" and site.operand)
         space = "global" if site.space == "generic" else site.space
-        group = Group(space, store and space == "global", ways[index], seen.get(index, b""))  # type: ignore[arg-type]
+        group = Group(space, store and space == "global", ways[index], seen.get(index, b""))
         of_site.append(min(_MOST_GROUPS - 1, numbers.setdefault(group, len(numbers))))
     return tuple(numbers)[:_MOST_GROUPS], of_site
 
@@ -89,7 +89,7 @@ def _seen(
     tracer: TraceKernel,
     record: LaunchRecord,
     middle: Place,
-    straight: dict[int, tuple[int, ...]],
+    straight: dict[int, tuple[int, int, int]],
     sizes: list[int],
     ended: NDArray[np.uint32],
     whole: list[tuple[Place, NDArray[np.uint32]]],
@@ -169,7 +169,7 @@ def _combined(
     return whole
 
 
-def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tuple[int, ...] | None:
+def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tuple[int, int, int] | None:
     found = []
     for axis in range(3):
         if not moved[axis]:
@@ -181,7 +181,8 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
         if len(steps) != 1:
             return None
         found.append((int(steps[0]) + (1 << 31)) % (1 << 32) - (1 << 31))
-    return tuple(found)
+    x, y, z = found
+    return x, y, z
 
 
 def atomics_of(tracer: TraceKernel, of_site: list[int]) -> tuple[tuple[int, int], ...]:

@@ -52,7 +52,7 @@ def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
     # An axis of three or fewer CTAs is covered by the edges and the middle.
     inner: list[Place] = [
-        (*middle[:axis], at, *middle[axis + 1 :])  # type: ignore[misc]
+        (at if axis == 0 else x, at if axis == 1 else y, at if axis == 2 else z)
         for axis, size in enumerate(grid)
         # Not multiples of one another: kernels that rasterise CTAs in rows of tiles repeat at multiples.
         for at in (size // 4, size * 3 // 7, size * 7 // 10, middle[axis] + signs[axis])

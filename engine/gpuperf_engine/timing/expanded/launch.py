@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from ...isa.targets import sm_number
 from ...jit import cache
 from ...machines.machine import Machine
 from ...machines.occupancy import WARP_SIZE
@@ -108,7 +109,7 @@ class ExpandedCode(CodeSource):
                 return name, tracer
             code = code or self._built()[0]
             try:
-                tracer = memo[name] = ExpandedTracer(code, int(self.architecture[3:].rstrip("af")), aliases)
+                tracer = memo[name] = ExpandedTracer(code, sm_number(self.architecture), aliases)
             except NotRun as reason:
                 refused = reason
                 continue
@@ -158,7 +159,7 @@ class ExpandedCode(CodeSource):
             sites = (origins[site.instruction] for site in program.sites)
             known = self.record.program.site_of
             spaces = tuple(spaces[known[origin]] for origin in sites if origin is not None)
-        number = int(self.architecture[3:].rstrip("af"))
+        number = sm_number(self.architecture)
         return code_of(
             program, number, spaces, allocated, self.machine.latencies, origins, free_registers(self.machine)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from ..graph import Graph
@@ -19,6 +19,8 @@ from ..registers import (
     accesses_of,
     described_by,
 )
+from .bits import ALL, BITWISE, bits_of_operands
+from .guards import PURE, Guards, opposite
 from .operands import Predicate, read_operand
 from .paths import Node, Omitted
 
@@ -109,9 +111,10 @@ def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozens
     """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
     a known direction, whose conditions are not needed."""
     found = Needed(_left(graph, nodes), settled, _reserved(graph), _stacked(graph.listing.instructions))
+    guards = Guards(graph.listing.instructions, nodes)
     while True:
         spaces = len(found.spaces)
-        _registers(graph, nodes, found)
+        _registers(graph, nodes, found, guards)
         if len(found.spaces) == spaces:
             return found
 
@@ -198,8 +201,9 @@ def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
     return frozenset(left)
 
 
-def _registers(graph: Graph, nodes: list[Node], found: Needed) -> None:
-    before = found.before = {}
+def _registers(graph: Graph, nodes: list[Node], found: Needed, guards: Guards) -> None:
+    starts: dict[int, _Behind] = {}
+    items = graph.listing.instructions
     left = list(nodes)
     leading: dict[int, list[Node]] = {}
     for node in nodes:
@@ -207,25 +211,51 @@ def _registers(graph: Graph, nodes: list[Node], found: Needed) -> None:
             leading.setdefault(onward.index, []).append(node)
     while left:
         node = left.pop()
-        live = 0
+        behind = _Behind()
         for onward in node.ways:
-            live |= before.get(onward.index, 0)
-        behind = _Behind(live)
-        for position in range(node.block.end - 1, node.block.start - 1, -1):
-            _through(graph.listing.instructions[position], position, behind, found)
-        live = behind.every()
-        if live != before.get(node.index):
-            before[node.index] = live
+            if onward.index in starts:
+                behind.join(starts[onward.index], apart=not guards.returns(node.index, onward.index))
+        positions = range(node.block.start, node.block.end)
+        for position, guard in zip(reversed(positions), reversed(guards.of[node.index]), strict=True):
+            _through(items[position], position, guard, behind, found)
+        behind.settle()
+        if node.index not in starts or not behind.same(starts[node.index]):
+            starts[node.index] = behind
             left += leading.get(node.index, ())
+    found.before = {index: behind.every() for index, behind in starts.items()}
 
 
 class _Behind:
-    """Registers needed after an instruction, as bits: ``always``, and ``where`` under a guard, until the predicate of the guard
-    changes."""
+    """Registers needed after an instruction, as bits: ``always``, and ``where`` a guard holds, by its literal. ``parts``: the needed
+    bits of registers that are not needed whole."""
 
-    def __init__(self, always: int) -> None:
-        self.always = always
-        self.where: dict[str, int] = {}
+    def __init__(self) -> None:
+        self.always = 0
+        self.parts: dict[int, int] = {}
+        self.where: dict[int, int] = {}
+
+    def join(self, start: _Behind, apart: bool) -> None:
+        """Adds what is needed at the start of a block that follows. ``apart``: whether guards hold for the same threads there."""
+        whole = ~sum(1 << number for number in start.parts)
+        for literal, bits in ((0, start.always), *start.where.items()):
+            self.read(literal if apart else 0, bits & whole)
+            for number, part in start.parts.items():
+                if bits >> number & 1:
+                    self.read(literal if apart else 0, 1 << number, parts={number: part})
+
+    def settle(self) -> None:
+        """Leaves out what says nothing more."""
+        self.where = {literal: held for literal, bits in self.where.items() if (held := bits & ~self.always)}
+        every = self.every()
+        self.parts = {number: part for number, part in self.parts.items() if every >> number & 1}
+
+    def same(self, other: _Behind) -> bool:
+        """Whether both need the same."""
+        return (self.always, self.where, self.parts) == (other.always, other.where, other.parts)
+
+    def bits_of(self, number: int) -> int:
+        """The needed bits of a register."""
+        return self.parts.get(number, ALL) if self.every() >> number & 1 else 0
 
     def every(self) -> int:
         """All registers that may be needed."""
@@ -234,32 +264,45 @@ class _Behind:
             needed |= bits
         return needed
 
-    def written(self, guard: str, bits: int) -> None:
+    def guards_of(self, bits: int) -> list[int]:
+        """The literals of the guards under which these registers are needed: 0 if any is needed always."""
+        return [0] if self.always & bits else [literal for literal, held in self.where.items() if held & bits]
+
+    def written(self, guard: int, bits: int) -> None:
         """The preceding instruction writes these registers where its guard holds."""
         if guard:
+            elsewhere = self.where.get(opposite(guard), 0) | self.always & bits
             self.where[guard] = self.where.get(guard, 0) & ~bits
-        else:
-            self.always &= ~bits
-            self.where = {name: held & ~bits for name, held in self.where.items()}
+            if elsewhere:
+                self.where[opposite(guard)] = elsewhere
+        self.always &= ~bits
+        if not guard:
+            self.where = {literal: held & ~bits for literal, held in self.where.items()}
 
-    def read(self, guard: str, bits: int) -> None:
+    def read(self, guard: int, bits: int, own: int = 0, parts: Mapping[int, int] | None = None) -> None:
+        """The preceding instruction reads these registers, of some only the bits ``parts``. ``own``: its guard."""
+        for number in [number for number in self.parts if bits >> number & 1]:
+            if parts is None or number not in parts:
+                del self.parts[number]
+        for number, part in (parts or {}).items():
+            held = self.bits_of(number) | part
+            bits &= ~((not part) << number)
+            self.parts.pop(number, None)
+            if held != ALL:
+                self.parts[number] = held
         if guard:
-            self.where[guard] = self.where.get(guard, 0) | bits
-            self.always |= bits & _PREDICATE_BITS
+            self.where[guard] = self.where.get(guard, 0) | bits & ~own
+            self.always |= bits & own
         else:
             self.always |= bits
 
-    def changes(self, bits: int) -> None:
-        """The preceding instruction changes these predicates: registers needed under guards with them are needed always."""
-        for guard in [name for name in self.where if _guard_bits(name) & bits]:
-            self.always |= self.where.pop(guard)
 
-
-def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> None:
-    """Updates the needed registers from those after an instruction to those before it."""
+def _through(item: Decoded, position: int, guard: int, behind: _Behind, found: Needed) -> None:
+    """Updates the needed registers from those after an instruction, whose guard has the literal ``guard``, to those before it."""
     if item.predicate in NEVER or position in found.settled:
         return
-    base, accesses, guard = item.base, accesses_of(item), item.predicate
+    base, accesses = item.base, accesses_of(item)
+    own = _guard_bits(item.predicate) if guard else 0
     reads, written = _bits(accesses.reads), _written(item)
     stacked = found.stacked.get(position, 0)
     if base in STORES:
@@ -286,27 +329,28 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
             found.spaces.add("global")
     if item.opcode == _ARRIVAL:
         wanted = "shared" in found.spaces or "any" in found.spaces
-    if written & _PREDICATE_BITS:
-        behind.changes(written)
     if base in _CONTROL or wanted:
         found.positions.add(position)
+        parts = bits_of_operands(item, behind.bits_of) if base in BITWISE else None
+        wanted_by = behind.guards_of(written) if not guard and (base in PURE or stacked) else [guard]
         behind.written(guard, written)
-        behind.read(guard, reads)
+        for literal in wanted_by:
+            behind.read(literal, reads, own, parts)
     elif base in LOADS or base in STORES:
-        behind.read(guard, _bits(accesses.deciding))
+        behind.read(guard, _bits(accesses.deciding), own)
     if base in _RECORDED or (base == "UTCATOMSWS" and len(item.operands) > 2):
-        behind.read(guard, _bits(accesses.reads))
+        behind.read(guard, _bits(accesses.reads), own)
     elif base in TENSOR_PRODUCTS:
-        behind.read(guard, _types_of(item))
+        behind.read(guard, _types_of(item) | own, own)
     elif base in IMAGES and guard:
-        behind.read(guard, _guard_bits(guard))
+        behind.read(guard, own, own)
 
 
 def _types_of(item: Decoded) -> int:
-    """The register of the instruction descriptor of a product on tensor memory, and the guard, as bits."""
+    """The register of the instruction descriptor of a product on tensor memory, as bits."""
     described = [described_by(text) for text in item.operands]
     numbers = [one[1].number + _UNIFORM for one in described if one is not None and one[0] == "idesc"]
-    return _bits(tuple(numbers)) | (_guard_bits(item.predicate) if item.predicate else 0)
+    return _bits(tuple(numbers))
 
 
 def _written(item: Decoded) -> int:

@@ -1,0 +1,167 @@
+"""Which guards hold for the same threads.
+
+``ptxas`` computes a predicate anew, or keeps it in a register meanwhile, when there are more than it has predicates for:
+``P2R R76, PR, RZ, 0x2`` keeps P1, and ``ISETP.NE.AND P1, PT, R76, RZ, PT`` is the same predicate again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..listing import Decoded
+from ..registers import PREDICATES, UNIFORM_PREDICATES, accesses_of
+from .operands import Immediate, Predicate, Register, read_operand
+from .paths import Node
+
+__all__ = ["PURE", "Guards", "opposite"]
+
+#: Instructions whose results in a thread follow from what this thread reads alone.
+PURE = frozenset([
+    "IADD3", "IMAD", "ISETP", "LEA", "LOP3", "MOV", "PLOP3", "PRMT", "SEL", "SHF", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3",
+    "UMOV", "UPLOP3", "UPRMT", "USEL", "USHF",
+])  # fmt: skip
+_NAME = re.compile(r"\bU?[RP]\d+|\.reuse")
+
+
+def opposite(literal: int) -> int:
+    """The literal that holds where ``literal`` does not."""
+    return literal ^ 1
+
+
+class Guards:
+    """``of[node]``: for each instruction of a node, by its index, a number that stands for its guard, 0 if there is none. On ways
+    without ``returns`` guards with the same number hold for the same threads, even if predicates and registers change in between;
+    ``opposite`` ones for the others. ``order``: by the index of a node, its place in an order in which the node before is earlier,
+    unless it ``returns`` to the start of a loop."""
+
+    def __init__(self, items: Sequence[Decoded], nodes: Sequence[Node]) -> None:
+        self.order = {node.index: place for place, node in enumerate(_ordered(nodes))}
+        by_index = {node.index: node for node in nodes}
+        leading: dict[int, list[int]] = {index: [] for index in self.order}
+        for node in nodes:
+            for onward in node.ways:
+                leading[onward.index].append(node.index)
+        self.of: dict[int, list[int]] = {}
+        values, behind = _Values(), dict[int, _Held]()
+        for index in self.order:
+            before = leading[index]
+            known = before and not any(self.returns(one, index) for one in before)
+            values.held = values.met([behind[one] for one in before], index) if known else _Held(index, {})
+            block = by_index[index].block
+            self.of[index] = [values.guard_of(items[at]) for at in range(block.start, block.end)]
+            behind[index] = values.held
+
+    def returns(self, start: int, end: int) -> bool:
+        """Whether the way between two nodes leads back to one that may have been executed before."""
+        return self.order[end] <= self.order[start]
+
+
+def _ordered(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes in reverse postorder."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    for start in nodes:
+        if start.index in seen:
+            continue
+        seen.add(start.index)
+        going = [(start, iter(start.ways))]
+        own: list[Node] = []
+        while going:
+            onward = next((one for one in going[-1][1] if one.index not in seen), None)
+            if onward is None:
+                own.append(going.pop()[0])
+            else:
+                seen.add(onward.index)
+                going.append((onward, iter(onward.ways)))
+        found = found + own[::-1]
+    return found
+
+
+class _Held:
+    """The values of registers and predicates somewhere: ``now`` those that were written since the start of the node ``since``."""
+
+    def __init__(self, since: int, now: dict[int, int]) -> None:
+        self.since = since
+        self.now = now
+
+
+class _Values:
+    """The values of registers and predicates as numbers: what has the same number is equal."""
+
+    def __init__(self) -> None:
+        self.held = _Held(0, {})
+        self.known: dict[object, int] = {}
+        #: By the value of a register that is not 0 where a predicate holds, the value of this predicate.
+        self.kept: dict[int, int] = {}
+
+    def guard_of(self, item: Decoded) -> int:
+        """The guard of the next instruction, after which values are those behind it."""
+        predicate = read_operand(item.predicate.lstrip("@")) if item.predicate else None
+        guard = 0
+        if isinstance(predicate, Predicate) and predicate.number >= 0:
+            guard = 2 * self.of(_number(predicate)) + predicate.inverted
+        self.after(item, guard)
+        return guard
+
+    def of(self, number: int) -> int:
+        """The value of a register or predicate."""
+        return self.in_(self.held, number)
+
+    def in_(self, held: _Held, number: int) -> int:
+        value = held.now.get(number)
+        return self.numbered((held.since, number)) if value is None else value
+
+    def met(self, before: Sequence[_Held], index: int) -> _Held:
+        """The values at the start of a node behind several others."""
+        since = before[0].since if len({held.since for held in before}) == 1 else index
+        now: dict[int, int] = {}
+        for number in {number for held in before for number in held.now}:
+            first, *others = (self.in_(held, number) for held in before)
+            equal = all(other == first for other in others)
+            now[number] = first if equal else self.numbered((index, number, "met"))
+        return _Held(since, now)
+
+    def numbered(self, key: object) -> int:
+        return self.known.setdefault(key, len(self.known) + 1)
+
+    def after(self, item: Decoded, guard: int) -> None:
+        accesses = accesses_of(item)
+        if not accesses.writes:
+            return
+        read = tuple(map(read_operand, item.operands))
+        restored = 0 if guard else self.kept.get(self.tested(item), 0)
+        if restored and isinstance(read[0], Predicate) and len(accesses.writes) == 1:
+            self.held.now[accesses.writes[0]] = restored
+            return
+        key: object = object()
+        if item.base in PURE:
+            shapes = tuple(_NAME.sub("", text) for text in item.operands)
+            before = tuple(map(self.of, accesses.writes)) if guard else ()
+            key = item.opcode, shapes, guard, before, tuple(map(self.of, accesses.reads))
+        saved = self.saved(item) if not guard else 0
+        for place, number in enumerate(accesses.writes):
+            self.held.now[number] = self.numbered((key, place))
+        if saved:
+            self.kept[self.of(accesses.writes[0])] = saved
+
+    def tested(self, item: Decoded) -> int:
+        """The value of the register of which ``ISETP.NE.AND P1, PT, R76, RZ, PT`` finds out whether it is 0; else 0."""
+        if item.opcode not in ("ISETP.NE.AND", "ISETP.NE.U32.AND") or item.operands[3:] != ("RZ", "PT"):
+            return 0
+        tested = read_operand(item.operands[2])
+        plain = isinstance(tested, Register) and not tested.is_zero and item.operands[1] == "PT"
+        return self.of(tested.number) if isinstance(tested, Register) and plain else 0
+
+    def saved(self, item: Decoded) -> int:
+        """The value of the one predicate that ``P2R R76, PR, RZ, 0x2`` saves; else 0."""
+        if item.opcode != "P2R" or item.operands[1:3] != ("PR", "RZ"):
+            return 0
+        mask = read_operand(item.operands[3])
+        if not isinstance(mask, Immediate) or not mask.value or mask.value & mask.value - 1:
+            return 0
+        return self.of(PREDICATES + mask.value.bit_length() - 1)
+
+
+def _number(predicate: Predicate) -> int:
+    return predicate.number + (UNIFORM_PREDICATES if predicate.uniform else PREDICATES)

@@ -17,6 +17,7 @@ def _models_alone(request: pytest.FixtureRequest) -> None:
         "test_simulation.py",
         "test_simulated_why.py",
         "test_asynchronous.py",
+        "test_executed.py",
         "test_loops.py",
         "test_times.py",
         "test_wmma.py",

@@ -57,7 +57,7 @@ from .trace_kernel import (
     setup,
 )
 from .translate import Translator, cubin_of, label_of, meeting
-from .writer import WITHIN, NotRun, Writer
+from .writer import WITHIN, NotRun, Writer, both
 
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
 
@@ -215,11 +215,15 @@ class _Tracing(Translator):
         else:
             moved = to.q("add.u64", base, offset)
             word = to.low(to.q("shr.u64", moved, 2))
-        held = to.r("mov.b32", OFF)
+        held, guard = to.r("mov.b32", OFF), to.guard
+        if item.base == "LDGSTS" and space == "global":
+            for flag in map(read_operand, item.operands[2:]):  # false: zeros are stored, and nothing is read
+                to.guard = both(to, to.predicate(flag))
         to.do(f"mov.b32 {held}, {word}")
-        to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {held}")
         if space in ("global", "generic"):
             to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
+        to.guard = guard
+        to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {held}")
 
     def record_state(self, item: Decoded, state: StateAccess, number: int) -> None:
         """Records the value of an access to the state of an mbarrier as those of ``SYNCS``."""

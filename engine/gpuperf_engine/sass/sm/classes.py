@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,7 +87,7 @@ class Classes:
         most work; ``together``: all CTAs start at once, so that none is left to an SM that ends early."""
         numbers = np.arange(first, dtype=np.int64)
         if self.of_place:
-            return self._of(numbers * step)
+            return self._of(self._start(ctas, step) + numbers * step)
         persistent = self.copying is not None and self.copying.named.kind_count
         if ctas == 1 and self.of_inputs and persistent:
             # Persistent CTAs: the launch takes as long as the longest.
@@ -111,6 +112,14 @@ class Classes:
         found = np.zeros(count)
         np.add.at(found, self._table().ravel() // self.cluster, parts.ravel())
         return found
+
+    def _start(self, ctas: int, step: int) -> int:
+        """The first CTA of the SM with the most work: an SM that has the first CTA of the grid need not, as that may end at once."""
+        starts = np.arange(min(step, math.prod(self.grid) // self.cluster - (ctas - 1) * step))
+        if len(set(self.of_place.values())) == 1 or len(starts) * ctas > MOST_LOOKED_UP:
+            return 0
+        words = np.array([len(item.stream) for item in self.classes])
+        return int(words[self._of(starts + np.arange(ctas)[:, None] * step)].sum(axis=0).argmax())
 
     def _at_once(self, areas: Areas, ctas: int, step: int) -> NDArray[np.int64]:
         """``on_sm`` if all CTAs start at once. Samples of a kind stand for as many CTAs each, in the order of the grid."""

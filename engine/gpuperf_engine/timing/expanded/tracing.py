@@ -342,6 +342,7 @@ class _Tracing:
         ]
         self.line(".reg .b32 %Tword, %Theld, %Tlow")
         self.line(".reg .b64 %Taddress")
+        self.line(".reg .pred %Treads")
         if any(site.instruction is not None and is_wmma(site.instruction) for site in self.code.sites):
             self.line(".reg .b32 %Tlaneid, %Tline, %Tbyte")
             self.line(".reg .b64 %Tpart")
@@ -588,11 +589,26 @@ class _Tracing:
             else:
                 self.line(f"shr.u64 %Taddress, {held}, 2")
                 self.line("cvt.u32.u64 %Tword, %Taddress")
+            if site.space == "global" and site.operand == 1:
+                guard = self.reading(site.instruction, guard)
         self.line(f"mov.u32 %Theld, {OFF}")
         self.line(f"{guard}mov.u32 %Theld, %Tword")
         self.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], %Theld")
         if site.space in ("global", "generic"):
             self.line(f"{guard}st.global.u32 [%Tlast+{4 * index}], %Tword")
+
+    def reading(self, item: Instruction, guard: str) -> str:
+        """The guard of a copy by ``cp.async`` that reads anything; without source bytes it only stores zeros."""
+        read = {slot.name: operand for slot, operand in matched(item)}
+        size, ignored = read.get("source_bytes"), read.get("ignore")
+        if size is None and ignored is None:
+            return guard
+        self.line("mov.u32 %Tlow, 0")
+        self.line(f"{guard}mov.u32 %Tlow, {'1' if size is None else self.spelled(size)}")
+        if ignored is not None:
+            self.line(f"@{self.spelled(ignored)} mov.u32 %Tlow, 0")
+        self.line("setp.ne.u32 %Treads, %Tlow, 0")
+        return "@%Treads "
 
     # -- control flow --------------------------------------------------------------------------------------------------
 

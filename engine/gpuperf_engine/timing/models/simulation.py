@@ -25,6 +25,7 @@ from ..expanded.launch import ExpandedCode
 from ..launch.bounds import WAVEFRONT
 from ..launch.contention import contention
 from ..launch.inputs import EXPANDED, SIMULATION
+from .executed import check_executed
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
@@ -141,6 +142,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
         version = record.program.kernel.module.version
         assembler = f"ptxas {find_tool('ptxas', simulation.architecture(), version).full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
+    check_executed(timed, record)
     bounds = dict(timed.bounds)
     if atomics := max(bounds.get("atomics", 0.0), simulation.atomics()):
         bounds["atomics"] = atomics

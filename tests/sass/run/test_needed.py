@@ -144,10 +144,23 @@ EXIT
         # computed again, beyond a branch
         ("ISETP.NE.AND P1, PT, R2, RZ, PT; @P1 BRA `(.L_x); MOV R11, R2; .L_x:; "
          "LOP3.LUT P5, RZ, R2, 0x4, RZ, 0xc0, !PT; @P5 LDG.E R10, [R8.64]", set()),
+        # in a bit of a register
+        ("LOP3.LUT R20, R20, 0xffffffef, RZ, 0xc0, !PT; @P1 LOP3.LUT R20, R20, 0x10, RZ, 0xfc, !PT; "
+         "LOP3.LUT R20, R20, 0xfffffffe, RZ, 0xc0, !PT; ISETP.NE.AND P1, PT, R2, RZ, PT; @P1 LOP3.LUT R20, R20, 0x1, RZ, 0xfc, !PT; "
+         "LOP3.LUT P3, RZ, R20, 0x10, RZ, 0xc0, !PT; @P3 LDG.E R10, [R8.64]", set()),
+        # that says where it does not hold
+        ("LOP3.LUT R20, R20, 0xffffffef, RZ, 0xc0, !PT; @!P1 LOP3.LUT R20, R20, 0x10, RZ, 0xfc, !PT; "
+         "LOP3.LUT P3, RZ, R20, 0x10, RZ, 0xc0, !PT; @!P3 LDG.E R10, [R8.64]", set()),
         # in a copy
         ("MOV R12, R8; MOV R13, R9; @P1 LDG.E R10, [R12.64]", set()),
         # on the stack
         ("STL.64 [R1], R8 (*\"SpillRefill\"*); LDL.64 R12, [R1] (*\"SpillRefill\"*); @P1 LDG.E R10, [R12.64]", set()),
+        # part of it also under another guard
+        ("@P1 IADD3 R12, R8, 0x8, RZ; @P1 MOV R13, R9; @P4 IADD3 R12, R8, 0x10, RZ; @P1 LDG.E R10, [R12.64]", set()),
+        # another bit, and one that was not cleared
+        ("LOP3.LUT R20, R20, 0xffffffcf, RZ, 0xc0, !PT; @P1 LOP3.LUT R20, R20, 0x10, RZ, 0xfc, !PT; "
+         "LOP3.LUT P3, RZ, R20, 0x20, RZ, 0xc0, !PT; @P3 LDG.E R10, [R8.64]", {"global"}),
+        ("@P1 LOP3.LUT R20, R20, 0x10, RZ, 0xfc, !PT; LOP3.LUT P3, RZ, R20, 0x10, RZ, 0xc0, !PT; @P3 LDG.E R10, [R8.64]", {"global"}),
         # another predicate; the opposite one; what it is made of has changed
         ("@P2 LDG.E R10, [R8.64]", {"global"}),
         ("@!P1 LDG.E R10, [R8.64]", {"global"}),

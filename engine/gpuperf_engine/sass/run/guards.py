@@ -1,7 +1,9 @@
 """Which guards hold for the same threads.
 
 ``ptxas`` computes a predicate anew, or keeps it in a register meanwhile, when there are more than it has predicates for:
-``P2R R76, PR, RZ, 0x2`` keeps P1, and ``ISETP.NE.AND P1, PT, R76, RZ, PT`` is the same predicate again.
+``P2R R76, PR, RZ, 0x2`` keeps P1, and ``ISETP.NE.AND P1, PT, R76, RZ, PT`` is the same predicate again. A bit of a register is another
+place: ``LOP3.LUT R4, R4, 0xffffffef, RZ, 0xc0, !PT`` clears it, ``@P1 LOP3.LUT R4, R4, 0x10, RZ, 0xfc, !PT`` sets it, and
+``LOP3.LUT P5, RZ, R4, 0x10, RZ, 0xc0, !PT`` reads it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 
 from ..listing import Decoded
 from ..registers import PREDICATES, UNIFORM_PREDICATES, accesses_of
+from .bits import ALL
 from .operands import Immediate, Predicate, Register, read_operand
 from .paths import Node
 
@@ -94,13 +97,18 @@ class _Values:
         self.known: dict[object, int] = {}
         #: By the value of a register that is not 0 where a predicate holds, the value of this predicate.
         self.kept: dict[int, int] = {}
+        #: By the value of a register, the literals that its known bits hold; 0 for bits that are clear.
+        self.bits: dict[int, dict[int, int]] = {}
+        #: Values of predicates that hold where the predicate with the other value does not.
+        self.denied: dict[int, int] = {}
 
     def guard_of(self, item: Decoded) -> int:
         """The guard of the next instruction, after which values are those behind it."""
         predicate = read_operand(item.predicate.lstrip("@")) if item.predicate else None
         guard = 0
         if isinstance(predicate, Predicate) and predicate.number >= 0:
-            guard = 2 * self.of(_number(predicate)) + predicate.inverted
+            value = self.of(_number(predicate))
+            guard = 2 * self.denied.get(value, value) + (predicate.inverted ^ (value in self.denied))
         self.after(item, guard)
         return guard
 
@@ -130,7 +138,7 @@ class _Values:
         if not accesses.writes:
             return
         read = tuple(map(read_operand, item.operands))
-        restored = 0 if guard else self.kept.get(self.tested(item), 0)
+        restored = 0 if guard else self.kept.get(self.tested(item), 0) or self.predicate(self.bit(item))
         if restored and isinstance(read[0], Predicate) and len(accesses.writes) == 1:
             self.held.now[accesses.writes[0]] = restored
             return
@@ -140,10 +148,49 @@ class _Values:
             before = tuple(map(self.of, accesses.writes)) if guard else ()
             key = item.opcode, shapes, guard, before, tuple(map(self.of, accesses.reads))
         saved = self.saved(item) if not guard else 0
+        bits = self.changed(item, guard)
         for place, number in enumerate(accesses.writes):
             self.held.now[number] = self.numbered((key, place))
         if saved:
             self.kept[self.of(accesses.writes[0])] = saved
+        if bits:
+            self.bits[self.of(accesses.writes[0])] = bits
+
+    def predicate(self, literal: int) -> int:
+        """The value of a predicate that holds where a literal does; 0 for none."""
+        if not literal & 1:
+            return literal >> 1
+        value = self.numbered(("not", literal >> 1))
+        self.denied[value] = literal >> 1
+        return value
+
+    def changed(self, item: Decoded, guard: int) -> dict[int, int]:
+        """What is known about the bits of a register after some of them are cleared, or one is set where the guard holds."""
+        target, source, mask, *rest = (*item.operands, "", "", "")[:5]
+        register, bits = read_operand(source), _mask(mask)
+        if (
+            item.opcode != "LOP3.LUT"
+            or rest[:1] != ["RZ"]
+            or bits is None
+            or not isinstance(register, Register)
+        ):
+            return {}
+        if register.is_zero or register.uniform:
+            return {}
+        known = self.bits.get(self.of(register.number), {})
+        if item.operands[4] == "0xc0" and not guard:
+            return {bit: known.get(bit, 0) if bits & bit else 0 for bit in {*known, *_single(~bits)}}
+        sets = item.operands[4] == "0xfc" and guard and target == source.removesuffix(".reuse")
+        return known | {bits: guard} if sets and known.get(bits) == 0 else {}
+
+    def bit(self, item: Decoded) -> int:
+        """The literal of the bit that ``LOP3.LUT P5, RZ, R4, 0x10, RZ, 0xc0, !PT`` reads; 0 if it is not known."""
+        if item.opcode != "LOP3.LUT" or len(item.operands) != 7 or item.operands[4:] != ("RZ", "0xc0", "!PT"):
+            return 0
+        register, bits = read_operand(item.operands[2]), _mask(item.operands[3])
+        if not isinstance(register, Register) or register.is_zero or bits is None:
+            return 0
+        return self.bits.get(self.of(register.number), {}).get(bits, 0)
 
     def tested(self, item: Decoded) -> int:
         """The value of the register of which ``ISETP.NE.AND P1, PT, R76, RZ, PT`` finds out whether it is 0; else 0."""
@@ -165,3 +212,14 @@ class _Values:
 
 def _number(predicate: Predicate) -> int:
     return predicate.number + (UNIFORM_PREDICATES if predicate.uniform else PREDICATES)
+
+
+def _mask(text: str) -> int | None:
+    """The 32 bits of a constant; ``None`` for other operands."""
+    read = read_operand(text) if text else None
+    return read.value & ALL if isinstance(read, Immediate) and read.value is not None else None
+
+
+def _single(mask: int) -> list[int]:
+    """The bits of a mask."""
+    return [1 << place for place in range(32) if mask >> place & 1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from ..graph import Graph
@@ -19,8 +19,9 @@ from ..registers import (
     accesses_of,
     described_by,
 )
-from .bits import ALL, BITWISE, bits_of_operands
-from .guards import PURE, Guards, opposite
+from .bits import BITWISE, bits_of_operands
+from .guards import PURE, Guards
+from .needs import ALWAYS, Needs
 from .operands import Predicate, read_operand
 from .paths import Node, Omitted
 
@@ -202,7 +203,7 @@ def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
 
 
 def _registers(graph: Graph, nodes: list[Node], found: Needed, guards: Guards) -> None:
-    starts: dict[int, _Behind] = {}
+    starts: dict[int, Needs] = {}
     items = graph.listing.instructions
     left = list(nodes)
     leading: dict[int, list[Node]] = {}
@@ -211,7 +212,7 @@ def _registers(graph: Graph, nodes: list[Node], found: Needed, guards: Guards) -
             leading.setdefault(onward.index, []).append(node)
     while left:
         node = left.pop()
-        behind = _Behind()
+        behind = Needs()
         for onward in node.ways:
             if onward.index in starts:
                 behind.join(starts[onward.index], apart=not guards.returns(node.index, onward.index))
@@ -225,79 +226,7 @@ def _registers(graph: Graph, nodes: list[Node], found: Needed, guards: Guards) -
     found.before = {index: behind.every() for index, behind in starts.items()}
 
 
-class _Behind:
-    """Registers needed after an instruction, as bits: ``always``, and ``where`` a guard holds, by its literal. ``parts``: the needed
-    bits of registers that are not needed whole."""
-
-    def __init__(self) -> None:
-        self.always = 0
-        self.parts: dict[int, int] = {}
-        self.where: dict[int, int] = {}
-
-    def join(self, start: _Behind, apart: bool) -> None:
-        """Adds what is needed at the start of a block that follows. ``apart``: whether guards hold for the same threads there."""
-        whole = ~sum(1 << number for number in start.parts)
-        for literal, bits in ((0, start.always), *start.where.items()):
-            self.read(literal if apart else 0, bits & whole)
-            for number, part in start.parts.items():
-                if bits >> number & 1:
-                    self.read(literal if apart else 0, 1 << number, parts={number: part})
-
-    def settle(self) -> None:
-        """Leaves out what says nothing more."""
-        self.where = {literal: held for literal, bits in self.where.items() if (held := bits & ~self.always)}
-        every = self.every()
-        self.parts = {number: part for number, part in self.parts.items() if every >> number & 1}
-
-    def same(self, other: _Behind) -> bool:
-        """Whether both need the same."""
-        return (self.always, self.where, self.parts) == (other.always, other.where, other.parts)
-
-    def bits_of(self, number: int) -> int:
-        """The needed bits of a register."""
-        return self.parts.get(number, ALL) if self.every() >> number & 1 else 0
-
-    def every(self) -> int:
-        """All registers that may be needed."""
-        needed = self.always
-        for bits in self.where.values():
-            needed |= bits
-        return needed
-
-    def guards_of(self, bits: int) -> list[int]:
-        """The literals of the guards under which these registers are needed: 0 if any is needed always."""
-        return [0] if self.always & bits else [literal for literal, held in self.where.items() if held & bits]
-
-    def written(self, guard: int, bits: int) -> None:
-        """The preceding instruction writes these registers where its guard holds."""
-        if guard:
-            elsewhere = self.where.get(opposite(guard), 0) | self.always & bits
-            self.where[guard] = self.where.get(guard, 0) & ~bits
-            if elsewhere:
-                self.where[opposite(guard)] = elsewhere
-        self.always &= ~bits
-        if not guard:
-            self.where = {literal: held & ~bits for literal, held in self.where.items()}
-
-    def read(self, guard: int, bits: int, own: int = 0, parts: Mapping[int, int] | None = None) -> None:
-        """The preceding instruction reads these registers, of some only the bits ``parts``. ``own``: its guard."""
-        for number in [number for number in self.parts if bits >> number & 1]:
-            if parts is None or number not in parts:
-                del self.parts[number]
-        for number, part in (parts or {}).items():
-            held = self.bits_of(number) | part
-            bits &= ~((not part) << number)
-            self.parts.pop(number, None)
-            if held != ALL:
-                self.parts[number] = held
-        if guard:
-            self.where[guard] = self.where.get(guard, 0) | bits & ~own
-            self.always |= bits & own
-        else:
-            self.always |= bits
-
-
-def _through(item: Decoded, position: int, guard: int, behind: _Behind, found: Needed) -> None:
+def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Needed) -> None:
     """Updates the needed registers from those after an instruction, whose guard has the literal ``guard``, to those before it."""
     if item.predicate in NEVER or position in found.settled:
         return
@@ -329,21 +258,28 @@ def _through(item: Decoded, position: int, guard: int, behind: _Behind, found: N
             found.spaces.add("global")
     if item.opcode == _ARRIVAL:
         wanted = "shared" in found.spaces or "any" in found.spaces
+    where = frozenset([guard] if guard else [])
+
+    def read(registers: int) -> None:
+        behind.read(where, registers & ~own)
+        behind.read(ALWAYS, registers & own)
+
     if base in _CONTROL or wanted:
         found.positions.add(position)
         parts = bits_of_operands(item, behind.bits_of) if base in BITWISE else None
-        wanted_by = behind.guards_of(written) if not guard and (base in PURE or stacked) else [guard]
+        wheres = behind.wanted(guard, written) if base in PURE or stacked else [where]
         behind.written(guard, written)
-        for literal in wanted_by:
-            behind.read(literal, reads, own, parts)
+        for one in wheres:
+            behind.read(one, reads & ~own, parts)
+        behind.read(ALWAYS, reads & own)
     elif base in LOADS or base in STORES:
-        behind.read(guard, _bits(accesses.deciding), own)
+        read(_bits(accesses.deciding))
     if base in _RECORDED or (base == "UTCATOMSWS" and len(item.operands) > 2):
-        behind.read(guard, _bits(accesses.reads), own)
+        read(_bits(accesses.reads))
     elif base in TENSOR_PRODUCTS:
-        behind.read(guard, _types_of(item) | own, own)
+        read(_types_of(item) | own)
     elif base in IMAGES and guard:
-        behind.read(guard, own, own)
+        read(own)
 
 
 def _types_of(item: Decoded) -> int:

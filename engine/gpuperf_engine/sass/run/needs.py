@@ -23,6 +23,7 @@ class Needs:
     def __init__(self) -> None:
         self.under: dict[Where, int] = {}
         self.parts: dict[int, int] = {}
+        self._every: int | None = 0
 
     def join(self, start: Needs, apart: bool) -> None:
         """Adds what is needed at the start of a block that follows. ``apart``: whether guards hold for the same threads there."""
@@ -41,6 +42,7 @@ class Needs:
             always = self.every()
         rest = {where: held for where, bits in self.under.items() if where and (held := bits & ~always)}
         self.under = rest | ({ALWAYS: always} if always else {})
+        self._every = None
         every = self.every()
         self.parts = {number: part for number, part in self.parts.items() if every >> number & 1}
 
@@ -54,10 +56,11 @@ class Needs:
 
     def every(self) -> int:
         """All registers that may be needed."""
-        needed = 0
-        for bits in self.under.values():
-            needed |= bits
-        return needed
+        if self._every is None:
+            self._every = 0
+            for bits in self.under.values():
+                self._every |= bits
+        return self._every
 
     def wanted(self, guard: int, bits: int) -> list[Where]:
         """Under which guards an instruction decides that writes these registers where ``guard`` holds."""
@@ -79,6 +82,7 @@ class Needs:
             if guard and guard not in where:
                 other = where | {opposite(guard)}
                 self._set(other, self.under.get(other, 0) | held & bits)
+            self._every = None
 
     def _set(self, where: Where, bits: int) -> None:
         if bits:
@@ -98,6 +102,8 @@ class Needs:
             if held != ALL:
                 self.parts[number] = held
         self._set(where, self.under.get(where, 0) | bits)
+        if self._every is not None:
+            self._every |= bits
 
 
 def _and(where: Iterable[int], guard: int) -> Where:

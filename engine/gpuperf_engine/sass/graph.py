@@ -23,7 +23,7 @@ _CONTROL = (*_BRANCHES, *_INDIRECT, *_ENDS, *JOINS, "CALL", "RET", "BPT")
 
 @dataclass(frozen=True, slots=True)
 class StateAccess:
-    """What an access to the state of an mbarrier does before Hopper. ``kind``: ``init``, ``signal`` or ``test``; ``how``: what it
+    """What an access to the state of an mbarrier in shared memory does. ``kind``: ``init``, ``signal`` or ``test``; ``how``: what it
     signals, as bits of ``sm_records.Signal``; ``tested_at``: the position of the instruction that tests the loaded phase."""
 
     kind: str

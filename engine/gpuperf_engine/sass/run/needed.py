@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 
 from ..graph import Graph
@@ -79,8 +79,9 @@ class Needed:
     """The slice. ``positions``: of its instructions; ``spaces``: state spaces that it loads from; ``atomics``: whether it contains
     results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
     global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0. ``stacked``: the
-    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write. ``before``: by node,
-    the registers and words of the stack that are needed before it."""
+    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write. ``states``:
+    accesses to the states of mbarriers, whose operands are recorded. ``before``: by node, the registers and words of the stack that
+    are needed before it."""
 
     def __init__(
         self,
@@ -88,6 +89,7 @@ class Needed:
         settled: frozenset[int] = frozenset(),
         reserved: frozenset[int] = frozenset(),
         stacked: dict[int, int] | None = None,
+        states: Container[int] = (),
     ) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
@@ -96,6 +98,7 @@ class Needed:
         self.settled = settled
         self.reserved = reserved
         self.stacked = stacked or {}
+        self.states = states
         self.before: dict[int, int] = {}
 
     def results_of(self, graph: Graph, omitted: Omitted) -> bool:
@@ -110,7 +113,8 @@ class Needed:
 def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
     """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
     a known direction, whose conditions are not needed."""
-    found = Needed(_left(graph, nodes), settled, _reserved(graph), _stacked(graph.listing.instructions))
+    stacked = _stacked(graph.listing.instructions)
+    found = Needed(_left(graph, nodes), settled, _reserved(graph), stacked, graph.states)
     guards = Guards(graph.listing.instructions, nodes)
     while True:
         spaces = len(found.spaces)
@@ -338,7 +342,8 @@ def _through(item: Decoded, position: int, guard: int, behind: _Behind, found: N
             behind.read(literal, reads, own, parts)
     elif base in LOADS or base in STORES:
         behind.read(guard, _bits(accesses.deciding), own)
-    if base in _RECORDED or (base == "UTCATOMSWS" and len(item.operands) > 2):
+    recorded = base in _RECORDED or position in found.states
+    if recorded or (base == "UTCATOMSWS" and len(item.operands) > 2):
         behind.read(guard, _bits(accesses.reads), own)
     elif base in TENSOR_PRODUCTS:
         behind.read(guard, _types_of(item) | own, own)

@@ -1,4 +1,4 @@
-"""Accesses to mbarriers before Hopper, whose states ``ptxas`` keeps in shared memory (``mbarriers``)."""
+"""Accesses to mbarriers in shared memory: before Hopper all of them (``mbarriers``); from then on stores of the states of new ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..registers import accesses_of
 from .mbarriers import test_of
 from .operands import Address, Register, read_operand
 
-__all__ = ["accesses_of_states"]
+__all__ = ["accesses_of_states", "initialised"]
 
 #: The offset of the upper word of a state, which holds the phase and the pending arrivals; the lower one holds the expected ones.
 _UPPER = 4
@@ -40,6 +40,20 @@ def accesses_of_states(graph: Graph, instructions: Sequence[Instruction]) -> dic
             elif item.base == "ATOMS" and (how := _signal(item)):
                 found[position] = StateAccess("signal", how)
     return found
+
+
+def initialised(graph: Graph, instructions: Sequence[Instruction]) -> dict[int, StateAccess]:
+    """By position, the stores that initialise mbarriers from Hopper on: ``STS.64 [R3], R8``, if lanes initialise one each, instead of
+    ``SYNCS.EXCH`` for one of a warp; ``instructions``: the PTX."""
+    return {
+        position: StateAccess("init")
+        for block in graph.blocks
+        for position in range(block.start, block.end)
+        if (item := graph.listing.instructions[position]).base == "STS"
+        and 0 < item.ptx <= len(instructions)
+        and instructions[item.ptx - 1].opcode.startswith("mbarrier.init")
+        and item.predicate not in NEVER
+    }
 
 
 def _offset(item: Decoded) -> int:

@@ -40,7 +40,7 @@ from .mbarriers import test_of
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, read_operand
 from .paths import Node, nodes_of, without_slow_paths
-from .states import accesses_of_states
+from .states import accesses_of_states, initialised
 from .trace_kernel import (
     COPIED,
     GLOBAL,
@@ -83,6 +83,8 @@ class _Tracing(Translator):
         super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph))
         self.to.initialising = frozenset()
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
+        states = accesses_of_states if self.number < _OWN else initialised
+        graph.states |= states(graph, self.to.instructions)
         self.nodes, self.settled, self.needed = _sliced(graph, self.nodes)
         if self.needed.atomics:  # CTAs that are not traced take part in them
             raise NotRun("its control flow or addresses depend on results of its atomics")
@@ -95,8 +97,6 @@ class _Tracing(Translator):
         self.both &= bool(self.needed.spaces)
         #: Whether warps may exchange needed values in shared memory with mbarriers, for which the trace does not wait.
         self.passes_on = reads_shared and any(item.base == "SYNCS" for item in items)
-        if self.number < _OWN:
-            graph.states |= accesses_of_states(graph, self.to.instructions)
         #: By the position of a test of a phase, the place of its value in the record of its block, and the register of the phase.
         self.tested: dict[int, tuple[int, str]] = {}
         self.sites: list[Site] = []
@@ -226,9 +226,10 @@ class _Tracing(Translator):
         to = self.to
         held = to.r("mov.b32", OFF)
         value = "0"
-        if state.kind == "init":  # 2³⁰ minus the arrivals, which there is twice 2²⁰ minus them
-            lower = to.word(read_operand(item.operands[-1]))
-            value = to.r("shl.b32", to.r("sub.s32", lower, _FULL_STATE), 1)
+        if state.kind == "init":
+            value = to.word(read_operand(item.operands[-1]))
+            if self.number < _OWN:  # 2³⁰ minus the arrivals, which there is twice 2²⁰ minus them
+                value = to.r("shl.b32", to.r("sub.s32", value, _FULL_STATE), 1)
         elif state.kind == "test":
             self.tested[state.tested_at] = number, item.operands[0]
         elif state.how & Signal.TIMES:

@@ -173,14 +173,15 @@ EACH = (
     + "READY: setp.eq.u32 %p4, %r11, 12345; @%p4 st.shared.u32 [%r4], %r10;\n"
     + "".join(f"mbarrier.arrive.shared.b64 _, [bar+{8 * number}], {number + 1};\n" for number in range(4))
     + "".join(
-        WAIT.format(label=f"L{number}", parity=0).replace("[bar]", f"[bar+{8 * number}]") for number in range(4)
+        WAIT.format(label=f"L{number}", parity=0).replace("[bar]", f"[bar+{8 * number}]")
+        for number in range(4)
     )
 )
 
 
 @pytest.mark.parametrize(("architecture", "machine"), NEW)
 def test_lanes_initialise_an_mbarrier_each(architecture: str, machine: str) -> None:
-    """In a loop over the lanes, or from 10.0 on by one ``STS`` of all their states. The first warp waits for as long as the second one computes."""
+    """In a loop over the lanes, or from 10.0 on by one ``STS``. The first warp waits for as long as the second one computes."""
     text = (
         kernel(EACH, 0, "8.7", "sm_90")
         .replace(".b64 bar;", ".b64 bar[4];")

@@ -80,8 +80,8 @@ class Needed:
     results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
     global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0. ``stacked``: the
     words of the stack, as bits like registers, that accesses to local memory at a constant place read or write. ``states``:
-    accesses to the states of mbarriers, whose operands are recorded. ``before``: by node, the registers and words of the stack that
-    are needed before it."""
+    accesses to the states of mbarriers, whose operands are recorded; ``known``: those whose results do not depend on memory.
+    ``before``: by node, the registers and words of the stack that are needed before it."""
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class Needed:
         reserved: frozenset[int] = frozenset(),
         stacked: dict[int, int] | None = None,
         states: Container[int] = (),
+        known: frozenset[int] = frozenset(),
     ) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
@@ -99,6 +100,7 @@ class Needed:
         self.reserved = reserved
         self.stacked = stacked or {}
         self.states = states
+        self.known = known
         self.before: dict[int, int] = {}
 
     def results_of(self, graph: Graph, omitted: Omitted) -> bool:
@@ -110,11 +112,16 @@ class Needed:
         return any(self.before[node.index] & written for node in omitted.meets)
 
 
-def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
+def needed_of(
+    graph: Graph,
+    nodes: list[Node],
+    settled: frozenset[int] = frozenset(),
+    known: frozenset[int] = frozenset(),
+) -> Needed:
     """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
-    a known direction, whose conditions are not needed."""
+    a known direction, whose conditions are not needed. ``known``: instructions whose results are known without memory."""
     stacked = _stacked(graph.listing.instructions)
-    found = Needed(_left(graph, nodes), settled, _reserved(graph), stacked, graph.states)
+    found = Needed(_left(graph, nodes), settled, _reserved(graph), stacked, graph.states, known)
     guards = Guards(graph.listing.instructions, nodes)
     while True:
         spaces = len(found.spaces)
@@ -316,6 +323,11 @@ def _through(item: Decoded, position: int, guard: int, behind: _Behind, found: N
     wanted = bool(behind.every() & written) and not (stacked and position in found.left)
     if position in found.reserved:
         behind.written(guard, written)
+        return
+    if position in found.known:
+        found.positions.add(position)
+        behind.written(guard, written)
+        behind.read(guard, reads, own)
         return
     if base in LOADS and wanted and not stacked:
         found.spaces.add(LOADS[base])

@@ -12,7 +12,7 @@ from ..registers import accesses_of
 from .mbarriers import test_of
 from .operands import Address, Register, read_operand
 
-__all__ = ["accesses_of_states", "initialised"]
+__all__ = ["accesses_of_states", "initialised", "waits_of"]
 
 #: The offset of the upper word of a state, which holds the phase and the pending arrivals; the lower one holds the expected ones.
 _UPPER = 4
@@ -54,6 +54,17 @@ def initialised(graph: Graph, instructions: Sequence[Instruction]) -> dict[int, 
         and instructions[item.ptx - 1].opcode.startswith("mbarrier.init")
         and item.predicate not in NEVER
     }
+
+
+def waits_of(graph: Graph) -> frozenset[int]:
+    """The accesses of ``graph.states`` whose results only say when a warp may continue: loads of phases that are tested at once, and
+    arrivals that return a state."""
+    items = graph.listing.instructions
+    return frozenset(
+        position
+        for position, state in graph.states.items()
+        if state.kind == "test" or (state.kind == "signal" and "ARRIVE" in items[position].opcode.split("."))
+    )
 
 
 def _offset(item: Decoded) -> int:

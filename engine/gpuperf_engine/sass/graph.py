@@ -52,12 +52,14 @@ class Block:
 @dataclass(eq=False)
 class Graph:
     """The graph. ``entries``: the first block of each function, the kernel's first; ``Block.function`` is the position there;
-    ``states``: by position, what accesses to the states of mbarriers in shared memory do (``sass.run.states``)."""
+    ``states``: by position, what accesses to the states of mbarriers in shared memory do (``sass.run.states``); ``grid_waits``: the
+    positions at which warps wait for the grid, behind the load whose value they test."""
 
     listing: Listing
     blocks: list[Block]
     entries: list[int]
     states: dict[int, StateAccess] = field(default_factory=dict)
+    grid_waits: frozenset[int] = frozenset()
 
     def instructions(self, block: Block) -> tuple[Decoded, ...]:
         """The instructions of a block."""

@@ -88,6 +88,54 @@ def test_grids_that_synchronise(architecture: str) -> None:
     assert len(code.notes) == 1 and "the order in which threads run decides" in code.notes[0]
 
 
+#: Each block of the grid adds 1 to a word of its own in each round, and then waits for the grid; the library's code by hand.
+GRID = """.visible .entry k(.param .u64 out)
+{
+.reg .b64 %q<6>; .reg .b32 %r<20>; .reg .pred %p<5>;
+ld.param.u64 %q1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x;
+mov.u32 %r4, %envreg2; mov.u32 %r5, %envreg1; mov.b64 %q2, {%r4, %r5}; add.s64 %q2, %q2, 4;
+mad.wide.u32 %q3, %r2, 4, %q1; mov.u32 %r6, 0; setp.ne.s32 %p1, %r1, 0;
+ROUND: @!%p1 red.global.add.u32 [%q3], 1; barrier.sync 0; @%p1 bra MEET;
+setp.eq.u32 %p2, %r2, 0; mov.u32 %r7, -2147483647; sub.s32 %r7, %r7, %r3; selp.b32 %r7, %r7, 1, %p2;
+atom.add.release.gpu.u32 %r8, [%q2], %r7;
+POLL: ld.acquire.gpu.u32 %r9, [%q2]; xor.b32 %r10, %r9, %r8; setp.gt.s32 %p3, %r10, -1; @%p3 bra POLL;
+MEET: barrier.sync 0; add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, @; @%p4 bra ROUND;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("machine", ["t4", "a100-sxm-40gb", "rtx-4090", "h100-sxm", "b200", "rtx-5090"])
+def test_simulated_waits_for_the_grid(machine: str) -> None:
+    """A grid of one block never polls twice. Each wait takes an atomic, of which the load behind it needs the result."""
+    times = []
+    for rounds in (2, 6):
+        device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+        out = device.zeros(1, np.uint32)
+        text = head("8.7", "sm_75") + GRID.replace("@;", f"{rounds};")
+        profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [out], cooperative=True)
+        assert out.numpy().tolist() == [rounds]
+        time = ge.estimate(profile, machine, model="simulation")
+        assert time.model == "simulation", time.notes
+        executed = ge.machine_code(profile, machine)
+        assert sum(item.issued for item in time.stalled) == executed.warp_instructions
+        times.append(time.cycles)
+    latencies = numbers_of(load_machine(machine)).latencies
+    assert times[1] - times[0] > 4 * 2 * latencies["l2"]
+
+
+def test_waits_for_the_grid_may_not_decide() -> None:
+    """What is loaded behind a wait may be from another block, which the trace does not run."""
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    out = device.zeros(1, np.uint32)
+    text = head("8.7", "sm_75") + GRID.replace("%r6, @;", "%r10, 2;").replace(
+        "barrier.sync 0; add.u32", "ld.global.u32 %r10, [%q3]; barrier.sync 0; add.u32"
+    )
+    profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [out], cooperative=True)
+    time = ge.estimate(profile, "a100-sxm-40gb", model="simulation")
+    assert time.model == "kleimenov-popova" and "it synchronises the grid" in time.notes[0]
+
+
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_89"])
 def test_groups_of_several_warps(architecture: str) -> None:
     """Their barriers are in reserved shared memory, at an address in bank 0."""

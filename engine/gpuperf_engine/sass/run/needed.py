@@ -327,7 +327,8 @@ def _through(item: Decoded, position: int, guard: int, behind: _Behind, found: N
     if position in found.known:
         found.positions.add(position)
         behind.written(guard, written)
-        behind.read(guard, reads, own)
+        if base in LOADS or base in STORES:
+            behind.read(guard, reads, own)
         return
     if base in LOADS and wanted and not stacked:
         found.spaces.add(LOADS[base])

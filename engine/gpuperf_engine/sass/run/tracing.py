@@ -42,7 +42,7 @@ from .mbarriers import test_of
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, Register, read_operand
 from .paths import Node, nodes_of, without_slow_paths
-from .states import accesses_of_states, initialised, waits_of
+from .states import accesses_of_states, grid_waits_of, initialised, waits_of
 from .trace_kernel import (
     COPIED,
     GLOBAL,
@@ -74,9 +74,9 @@ def _sliced(
     kept: set[int] = set()
     while True:
         left, settled, omitted = without_slow_paths(graph, nodes, kept)
-        needed = needed_of(graph, left, settled)
+        needed = needed_of(graph, left, settled, graph.grid_waits)
         if waits and needed.spaces & _GLOBAL:
-            without = needed_of(graph, left, settled, waits)
+            without = needed_of(graph, left, settled, graph.grid_waits | waits)
             needed = needed if without.spaces & _SHARED else without
         wanted = {item.branch for item in omitted if needed.results_of(graph, item)}
         if not wanted:
@@ -94,12 +94,17 @@ class _Tracing(Translator):
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
         states = accesses_of_states if self.number < _OWN else initialised
         graph.states |= states(graph, self.to.instructions)
+        graph.grid_waits = grid_waits_of(graph)
         waits = waits_of(graph) if self.number < _OWN else frozenset()
         self.nodes, self.settled, self.needed = _sliced(graph, self.nodes, waits)
         #: Tests of phases that succeed at once, by position, and the registers of the phases.
         self.passing: dict[int, str] = {}
-        for position in self.needed.known:
+        for position in self.needed.known - graph.grid_waits:
             self.without_state(position)
+        if graph.grid_waits and self.needed.spaces & _GLOBAL:
+            raise NotRun(
+                "its control flow or addresses depend on loaded values, and it synchronises the grid"
+            )
         if self.needed.atomics:  # CTAs that are not traced take part in them
             raise NotRun("its control flow or addresses depend on results of its atomics")
         items = [
@@ -274,8 +279,12 @@ class _Tracing(Translator):
         to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {to.r('and.b32', state, bits)}")
 
     def give_state(self, item: Decoded) -> None:
-        """Instead of an access to the state of an mbarrier, writes the state in which the warp arrived."""
+        """Instead of an access to the state of an mbarrier, writes the state in which the warp arrived; instead of a comparison with
+        the counter of a grid, that all CTAs have arrived."""
         target = read_operand(item.operands[0])
+        if item.base == "LOP3":
+            self.to.put(target, str(1 << 31))
+            return
         if isinstance(target, Register) and not target.is_zero:
             self.to.put(target, "0")
             if item.base == "ATOMS":
@@ -342,7 +351,9 @@ class _Tracing(Translator):
         if self.bank.pointer is not None and within in (0, 4) and not index:
             return str(PARAMETERS) if within else str(self.bank.parameters)
         if offset - self.bank.registers in (4, 8):
-            raise NotRun("it synchronises the grid")
+            if not self.graph.grid_waits:
+                raise NotRun("it synchronises the grid")
+            return str(_WORKSPACE >> 32 if offset - self.bank.registers == 4 else _WORKSPACE & 0xFFFFFFFF)
         if self.bank.clusters is not None and 0 <= offset - self.bank.clusters < 12:
             raise NotRun("it reads the shape of the grid in clusters")
         if offset == self.bank.explicit:  # Launches with clusters of one CTA are treated as launches without.
@@ -387,6 +398,8 @@ _OWN = 90
 _FULL_STATE = (1 << 30) - (1 << 20)
 #: The function of ``LOP3`` that tests for an even phase.
 _EVEN = 0xC
+#: The address of the workspace with which a grid synchronises, where no array is.
+_WORKSPACE = 0x7FFF_FFFF_FF00
 #: Where warps of all CTAs of a cluster wait for each other.
 _MEETS = frozenset(["UCGABAR_WAIT"])
 #: Spaces of loads that may be from shared, or from global memory.

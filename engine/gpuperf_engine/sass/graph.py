@@ -23,7 +23,7 @@ _CONTROL = (*_BRANCHES, *_INDIRECT, *_ENDS, *JOINS, "CALL", "RET", "BPT")
 
 @dataclass(frozen=True, slots=True)
 class StateAccess:
-    """What an access to the state of an mbarrier does before Hopper. ``kind``: ``init``, ``signal`` or ``test``; ``how``: what it
+    """What an access to the state of an mbarrier in shared memory does. ``kind``: ``init``, ``signal`` or ``test``; ``how``: what it
     signals, as bits of ``sm_records.Signal``; ``tested_at``: the position of the instruction that tests the loaded phase."""
 
     kind: str
@@ -52,12 +52,14 @@ class Block:
 @dataclass(eq=False)
 class Graph:
     """The graph. ``entries``: the first block of each function, the kernel's first; ``Block.function`` is the position there;
-    ``states``: by position, what accesses to the states of mbarriers in shared memory do (``sass.run.states``)."""
+    ``states``: by position, what accesses to the states of mbarriers in shared memory do (``sass.run.states``); ``grid_waits``: the
+    positions at which warps wait for the grid, behind the load whose value they test."""
 
     listing: Listing
     blocks: list[Block]
     entries: list[int]
     states: dict[int, StateAccess] = field(default_factory=dict)
+    grid_waits: frozenset[int] = frozenset()
 
     def instructions(self, block: Block) -> tuple[Decoded, ...]:
         """The instructions of a block."""

@@ -164,6 +164,40 @@ def test_arrivals_that_complete_nothing(
     check(text, architecture, machine, OPPOSITE)
 
 
+#: Thread t initialises the mbarrier t of four, for t + 1 arrivals of each thread; the second warp arrives after a chain of FMAs.
+CHAIN = 200
+EACH = (
+    WRITE
+    + "setp.lt.u32 %p4, %r1, 32; add.u32 %r10, %r1, 1; mov.b32 %r11, 0f3F800000; @%p4 bra READY;\n"
+    + "fma.rn.f32 %r11, %r11, %r11, %r11;\n" * CHAIN
+    + "READY: setp.eq.u32 %p4, %r11, 12345; @%p4 st.shared.u32 [%r4], %r10;\n"
+    + "".join(f"mbarrier.arrive.shared.b64 _, [bar+{8 * number}], {number + 1};\n" for number in range(4))
+    + "".join(
+        WAIT.format(label=f"L{number}", parity=0).replace("[bar]", f"[bar+{8 * number}]")
+        for number in range(4)
+    )
+)
+
+
+@pytest.mark.parametrize(("architecture", "machine"), NEW)
+def test_lanes_initialise_an_mbarrier_each(architecture: str, machine: str) -> None:
+    """In a loop over the lanes, or from 10.0 on by one ``STS``. The first warp waits for as long as the second one computes."""
+    text = (
+        kernel(EACH, 0, "8.7", "sm_90")
+        .replace(".b64 bar;", ".b64 bar[4];")
+        .replace(
+            "@%p1 mbarrier.init.shared.b64 [bar], 0;",
+            "setp.lt.u32 %p5, %r1, 4; mad.lo.u32 %r12, %r1, 8, %r2; mad.lo.u32 %r13, %r1, 64, 64;\n"
+            "@%p5 mbarrier.init.shared.b64 [%r12], %r13;",
+        )
+    )
+    time = check(text, architecture, machine, OPPOSITE)
+    stored = any("STS.64" in item.text for item in time.stalled)
+    assert stored == (architecture != "sm_90")
+    waited = sum(item.stalls.get("mbarrier", 0.0) for item in time.stalled)
+    assert 4 * CHAIN - 100 < waited < 4 * CHAIN + 200
+
+
 #: A warp arrives at the mbarrier of the other CTA of the cluster.
 REMOTE = {
     "arrive": ("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r13];\n", THREADS),

@@ -39,3 +39,47 @@ def test_lanes_that_are_all_here_wait_for_nobody(body: str, architecture: str) -
     code = counted_code(profile, architecture)
     assert any(item.opcode.startswith("WARPSYNC") for item in code.instructions) or architecture == "sm_80"
     assert "run" in code.ways and code.residue == 0.0, code.notes
+
+
+#: Lanes with the same lowest bits of a value add up their values.
+CLASSES = START + (
+    "and.b32 %r3, %r2, {bits}; match.any.sync.b32 %r4, %r3, -1; redux.sync.add.s32 %r5, %r2, %r4;\n"
+    "st.global.u32 [%q1], %r5; ret;\n}\n"
+)
+MACHINES = {
+    "sm_80": "a100-sxm-40gb",
+    "sm_89": "rtx-4090",
+    "sm_90": "h100-sxm",
+    "sm_100": "b200",
+    "sm_120": "rtx-5090",
+}
+
+
+@pytest.mark.parametrize("architecture", MACHINES)
+@pytest.mark.parametrize("bits", [1, 3, 7])
+def test_lanes_that_name_the_same_lanes_take_turns(bits: int, architecture: str) -> None:
+    """``WARPSYNC.EXCLUSIVE``. The second warp has a class less."""
+    values = np.random.default_rng(7).integers(0, 64, (2, 32)).astype(np.uint32)
+    values[1] -= values[1] & bits == bits
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    data = device.array(values.reshape(-1))
+    text = (
+        head("8.7", architecture)
+        + ".visible .entry k(.param .u64 data)\n"
+        + CLASSES.replace("{bits}", str(bits))
+    )
+    profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [data])
+    same = (values[:, :, None] & bits) == (values[:, None, :] & bits)
+    assert np.array_equal(data.numpy().reshape(2, 32), (same * values[:, None, :]).sum(2))
+    code = counted_code(profile, architecture)
+    assert "run" in code.ways and not any("not run" in note or "differ" in note for note in code.notes), (
+        code.notes
+    )
+    time = ge.estimate(profile, MACHINES[architecture], model="simulation")
+    assert time.model == "simulation", time.notes
+    sums = [item for item in code.instructions if "REDUX.SUM" in item.text]
+    groups = sum(len(np.unique(row & bits)) for row in values)
+    assert (sum(item.warps for item in sums), sum(item.threads for item in sums)) == (groups, 64)
+    assert sum(item.issued for item in time.stalled if "REDUX.SUM" in item.text) == groups
+    assert any("EXCLUSIVE" in item.text for item in code.instructions)
+    assert sum(item.issued for item in time.stalled) == code.warp_instructions

@@ -198,13 +198,16 @@ def run_roles(
     kinds: tuple[Moved, ...] = (),
     mbarriers: int = 8,
     cluster: list[list[tuple[int, list[int]]]] | None = None,
+    beside: list[list[tuple[int, list[int]]]] | None = None,
+    grid_wait: str = "",
     ctas: int = 1,
     resident: int = 1,
     dram_rate: float = 8.0,
     l2_rate: float = 64.0,
 ) -> Simulated:
     """CTAs of ``warps``, each of which executes the code of one of the roles once; ``cluster``: the warps of further CTAs of a
-    cluster."""
+    cluster; ``beside``: of further CTAs of the SM, which all run at once; ``grid_wait``: the instruction at which warps wait for the
+    grid."""
     every = [*roles, []] if len(roles) == 1 else roles
     texts = [f"@P0 BRA `(.L_{number})" for number in range(1, len(every))]
     places = list[int]()
@@ -214,10 +217,11 @@ def run_roles(
     labels = {f".L_{number}": place for number, place in enumerate(places) if number}
     listing = Listing(decoded(texts).instructions, {"k": 0, **labels}, frozenset())
     graph = build_graph(listing, "k")
+    graph.grid_waits = frozenset(number for number, text in enumerate(texts) if text == grid_wait)
     blocks = {block.start: block.index for block in graph.blocks}
     first = [blocks[place] for place in places]
     classes = []
-    for own in (warps, *(cluster or [])):
+    for own in (warps, *(cluster or beside or [])):
         parts = [np.array([0, first[role], *words, END], np.uint32) for role, words in own]
         stream = np.concatenate(parts)
         starts = int(stream.ctypes.data) + 4 * np.cumsum([0, *map(len, parts[:-1])])
@@ -225,9 +229,11 @@ def run_roles(
         classes.append(
             Class(stream, starts.astype(np.int64), none, np.zeros(0, np.int64), none, none.astype(np.uint32))
         )
-    all_of = Classes(tuple(classes), (), {}, (ctas, 1, 1), cluster=len(classes))
+    if beside:
+        order, resident = list(range(len(classes))), len(classes)
+    else:
+        order = [0] * ctas
+    all_of = Classes(tuple(classes), (), {}, (len(order), 1, 1), cluster=1 if beside else len(classes))
     memory = Memory(1, l2_rate, dram_rate, (), tuple(kind.distinct for kind in kinds))
     copies = Copies(kinds, mbarriers)
-    return simulate(
-        Operations(graph, numbers), all_of, copies, numbers, memory, [0] * ctas, resident, len(warps)
-    )
+    return simulate(Operations(graph, numbers), all_of, copies, numbers, memory, order, resident, len(warps))

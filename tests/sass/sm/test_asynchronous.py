@@ -96,6 +96,21 @@ def test_an_mbarrier_holds_warps_until_all_have_arrived() -> None:
         run_roles([[INIT, TEST, USE], [*chain, ARRIVE]], [waits, (1, arrives(0, 1))])
 
 
+def test_ctas_of_an_sm_wait_for_the_grid_together() -> None:
+    """One CTA of three comes late, once to the first and once to the second of two waits."""
+    late, wait = ["FFMA R1, R1, R2, R1"] * 100, "LOP3.LUT R6, R5, R4, RZ, 0x3c, !PT"
+    roles = [[wait, wait], [*late, wait, wait], [wait, *late, wait]]
+    alone = run_roles([[wait, wait]], [(0, [])], grid_wait=wait)
+    one = run_roles(roles, [(0, [])], beside=[[(1, [])], [(0, [])]], grid_wait=wait)
+    both = run_roles(roles, [(0, [])], beside=[[(1, [])], [(2, [])]], grid_wait=wait)
+    assert alone.ended - START < 20
+    assert one.ended - alone.ended == pytest.approx(400, abs=12)
+    assert both.ended - alone.ended == pytest.approx(800, abs=24)
+    # those that do not wait for the grid end on their own
+    apart = run_roles(roles, [(0, [])], beside=[[(1, [])], [(2, [])]])
+    assert apart.ended - alone.ended == pytest.approx(400, abs=12)
+
+
 COUNTED, DROPS = "SYNCS.ARRIVE.TRANS64.ART0 RZ, [UR4], R6", "SYNCS.ARRIVE.TRANS64.OPTOUT.ART0 RZ, [UR4], R6"
 FAR, COMES = "SYNCS.ARRIVE.TRANS64.RED.A0TR RZ, [UR4], R6", "SYNCS.ARRIVE.TRANS64.RED.A0TX RZ, [UR4], R6"
 COPIES, COPIED = "SYNCS.ARRIVE.TRANS64.RED.A0T1 RZ, [UR4], RZ", "ARRIVES.LDGSTSBAR.64.TRANSCNT [UR4]"

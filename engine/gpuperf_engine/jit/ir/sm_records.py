@@ -117,6 +117,7 @@ class Change:
 class Kind:
     """What an instruction does besides occupying a pipe; from ``SHARED`` on, it uses the memory queue. ``MATRIX``: ``wgmma``;
     ``FENCE``: waits until the accesses of the warp to global memory are performed;
+    ``GRID_WAIT``: for the other CTAs of the grid;
     ``NAMED_BARRIER`` and ``NAMED_ARRIVE``: at the barrier that the stream names, from here on some have words in the stream;
     ``TRANSFER``: a bulk or tensor copy; from ``TENSOR`` on, ``tcgen05``: products, copies to tensor memory, ``commit``, loads and
     stores of warps, ``wait::st``, ``alloc`` and ``dealloc``; ``IMAGE``: a texture or surface; from ``INIT`` on, operations on
@@ -134,6 +135,7 @@ class Kind:
         FENCE,
         CLUSTER_ARRIVE,
         CLUSTER_WAIT,
+        GRID_WAIT,
         NAMED_BARRIER,
         NAMED_ARRIVE,
         TRANSFER,
@@ -160,7 +162,7 @@ class Kind:
         TEST,
         COPIES_SIGNAL,
         DATA_SIGNAL,
-    ) = range(37)
+    ) = range(38)
 
 
 class Image:
@@ -348,18 +350,18 @@ class Mbarrier(Record):
 
 
 class Warp(Record):
-    """A warp. ``STATE``: 0 absent, 1 runs, 2 to 17 waits at a barrier, 40 at the barrier of the cluster, 41 for ``WANTED`` units
-    of columns of tensor memory, 48 to 55 for its warpgroup, from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 +
-    the number of the mbarrier whose phase is not complete. ``NUMBER``: the index of the warp in its CTA. ``PRODUCTS``: when each
-    group of ``wgmma`` completes, ``PRODUCED`` in all. ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its
-    operands are ready, and ``WHY`` (``Stall``) not earlier; ``SINCE``: until when its clocks are attributed. ``HELD``: the
-    instruction at which it waits for others. ``GROUPS``: when each group of copies and all before it complete, ``COMMITTED`` in
-    all; ``COPIED``: when all copies so far complete; ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``: the positions of the
-    instructions that determine these times. ``READY``: by register number, when it is ready, with the position of the instruction
-    that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS`` instructions: when each issued, and the position of
-    the instruction that it waited for, or its own if it waited for no result. ``LINE``: its line of code. ``MULTIPLIED``: when its
-    products on tensor memory so far complete, and ``STORED`` (with the position of the instruction) its stores there; ``PERFORMED``
-    (likewise): when its accesses to global memory so far are. ``TURN``: its number in ``Sm.KEYS``."""
+    """A warp. ``STATE``: 0 absent, 1 runs, 2 to 17 waits at a barrier, 40 at the barrier of the cluster, 42 for the grid, 41 for
+    ``WANTED`` units of columns of tensor memory, 48 to 55 for its warpgroup, from 64 on at an mbarrier for the phase of
+    ``PARITY``. ``TESTS``: 1 + the number of the mbarrier whose phase is not complete. ``NUMBER``: the index of the warp in its
+    CTA. ``PRODUCTS``: when each group of ``wgmma`` completes, ``PRODUCED`` in all. ``CLUSTER``: arrivals at the barrier of the
+    cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not earlier; ``SINCE``: until when its clocks are
+    attributed. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when each group of copies and all before it
+    complete, ``COMMITTED`` in all; ``COPIED``: when all copies so far complete; ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``:
+    the positions of the instructions that determine these times. ``READY``: by register number, when it is ready, with the
+    position of the instruction that writes it. ``ISSUES``: its trail, the last ``TRAIL`` of its ``STEPS`` instructions: when each
+    issued, and the position of the instruction that it waited for, or its own if it waited for no result. ``LINE``: its line of
+    code. ``MULTIPLIED``: when its products on tensor memory so far complete, and ``STORED`` (with the position of the instruction)
+    its stores there; ``PERFORMED`` (likewise): when its accesses to global memory so far are. ``TURN``: its number in ``Sm.KEYS``."""
 
     STATE = U64(0)
     AT = U64(8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 
 from ..graph import Graph
@@ -80,8 +80,9 @@ class Needed:
     """The slice. ``positions``: of its instructions; ``spaces``: state spaces that it loads from; ``atomics``: whether it contains
     results of global atomics. ``left``: stores that are not executed, as the results of products and copies are unknown: all stores to
     global memory, and stores of values that may depend on products. ``reserved``: loads whose values count as 0. ``stacked``: the
-    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write. ``before``: by node,
-    the registers and words of the stack that are needed before it."""
+    words of the stack, as bits like registers, that accesses to local memory at a constant place read or write. ``states``:
+    accesses to the states of mbarriers, whose operands are recorded; ``known``: those whose results do not depend on memory.
+    ``before``: by node, the registers and words of the stack that are needed before it."""
 
     def __init__(
         self,
@@ -89,6 +90,8 @@ class Needed:
         settled: frozenset[int] = frozenset(),
         reserved: frozenset[int] = frozenset(),
         stacked: dict[int, int] | None = None,
+        states: Container[int] = (),
+        known: frozenset[int] = frozenset(),
     ) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
@@ -97,6 +100,8 @@ class Needed:
         self.settled = settled
         self.reserved = reserved
         self.stacked = stacked or {}
+        self.states = states
+        self.known = known
         self.before: dict[int, int] = {}
 
     def results_of(self, graph: Graph, omitted: Omitted) -> bool:
@@ -108,10 +113,16 @@ class Needed:
         return any(self.before[node.index] & written for node in omitted.meets)
 
 
-def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
+def needed_of(
+    graph: Graph,
+    nodes: list[Node],
+    settled: frozenset[int] = frozenset(),
+    known: frozenset[int] = frozenset(),
+) -> Needed:
     """Computes the slice backwards from branches, barriers and addresses, through registers and predicates. ``settled``: branches with
-    a known direction, whose conditions are not needed."""
-    found = Needed(_left(graph, nodes), settled, _reserved(graph), _stacked(graph.listing.instructions))
+    a known direction, whose conditions are not needed. ``known``: instructions whose results are known without memory."""
+    stacked = _stacked(graph.listing.instructions)
+    found = Needed(_left(graph, nodes), settled, _reserved(graph), stacked, graph.states, known)
     guards = Guards(graph.listing.instructions, nodes)
     while True:
         spaces = len(found.spaces)
@@ -242,6 +253,18 @@ def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Nee
     if position in found.reserved:
         behind.written(guard, written)
         return
+    where = frozenset([guard] if guard else [])
+
+    def read(registers: int) -> None:
+        behind.read(where, registers & ~own)
+        behind.read(ALWAYS, registers & own)
+
+    if position in found.known:
+        found.positions.add(position)
+        behind.written(guard, written)
+        if base in LOADS or base in STORES:
+            read(reads)
+        return
     if base in LOADS and wanted and not stacked:
         found.spaces.add(LOADS[base])
     if base in _ATOMICS and wanted:
@@ -258,12 +281,6 @@ def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Nee
             found.spaces.add("global")
     if item.opcode == _ARRIVAL:
         wanted = "shared" in found.spaces or "any" in found.spaces
-    where = frozenset([guard] if guard else [])
-
-    def read(registers: int) -> None:
-        behind.read(where, registers & ~own)
-        behind.read(ALWAYS, registers & own)
-
     if base in _CONTROL or wanted:
         found.positions.add(position)
         parts = bits_of_operands(item, behind.bits_of) if base in BITWISE else None
@@ -274,7 +291,8 @@ def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Nee
         behind.read(ALWAYS, reads & own)
     elif base in LOADS or base in STORES:
         read(_bits(accesses.deciding))
-    if base in _RECORDED or (base == "UTCATOMSWS" and len(item.operands) > 2):
+    recorded = base in _RECORDED or position in found.states
+    if recorded or (base == "UTCATOMSWS" and len(item.operands) > 2):
         read(_bits(accesses.reads))
     elif base in TENSOR_PRODUCTS:
         read(_types_of(item) | own)

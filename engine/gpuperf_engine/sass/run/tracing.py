@@ -8,6 +8,7 @@ and tests of mbarriers by lane, and the fields of bulk and tensor copies in one 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ...errors import EngineError
 from ...isa.targets import sm_number
@@ -29,6 +30,7 @@ from .asynchronous import (
     MASK,
     PARAMETERS,
     SHARED,
+    TOKEN,
     copy_fields,
     data_bytes,
     following,
@@ -38,9 +40,9 @@ from .asynchronous import (
 )
 from .mbarriers import test_of
 from .needed import LOADS, STORES, Needed, needed_of
-from .operands import Address, read_operand
+from .operands import Address, Register, read_operand
 from .paths import Node, nodes_of, without_slow_paths
-from .states import accesses_of_states
+from .states import accesses_of_states, grid_waits_of, initialised, waits_of
 from .trace_kernel import (
     COPIED,
     GLOBAL,
@@ -62,13 +64,20 @@ from .writer import WITHIN, NotRun, Writer, both
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
 
 
-def _sliced(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int], Needed]:
+def _sliced(
+    graph: Graph, nodes: list[Node], waits: frozenset[int]
+) -> tuple[list[Node], frozenset[int], Needed]:
     """The nodes without the slow paths of quotients and roots, the branches around these, and the slice. Those whose results the slice
-    needs remain, as the value that the path in line computes is not the result for all operands: of a root of 0 it is NaN."""
+    needs remain, as the value that the path in line computes is not the result for all operands: of a root of 0 it is NaN. ``waits``:
+    accesses to states of mbarriers. They are not carried out if that would need global memory, as copies may have written what shared
+    memory holds, and nothing else that is loaded from shared memory decides."""
     kept: set[int] = set()
     while True:
         left, settled, omitted = without_slow_paths(graph, nodes, kept)
-        needed = needed_of(graph, left, settled)
+        needed = needed_of(graph, left, settled, graph.grid_waits)
+        if waits and needed.spaces & _GLOBAL:
+            without = needed_of(graph, left, settled, graph.grid_waits | waits)
+            needed = needed if without.spaces & _SHARED else without
         wanted = {item.branch for item in omitted if needed.results_of(graph, item)}
         if not wanted:
             return left, settled, needed
@@ -83,20 +92,30 @@ class _Tracing(Translator):
         super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph))
         self.to.initialising = frozenset()
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
-        self.nodes, self.settled, self.needed = _sliced(graph, self.nodes)
+        states = accesses_of_states if self.number < _OWN else initialised
+        graph.states |= states(graph, self.to.instructions)
+        graph.grid_waits = grid_waits_of(graph)
+        waits = waits_of(graph) if self.number < _OWN else frozenset()
+        self.nodes, self.settled, self.needed = _sliced(graph, self.nodes, waits)
+        #: Tests of phases that succeed at once, by position, and the registers of the phases.
+        self.passing: dict[int, str] = {}
+        for position in self.needed.known - graph.grid_waits:
+            self.without_state(position)
+        if graph.grid_waits and self.needed.spaces & _GLOBAL:
+            raise NotRun(
+                "its control flow or addresses depend on loaded values, and it synchronises the grid"
+            )
         if self.needed.atomics:  # CTAs that are not traced take part in them
             raise NotRun("its control flow or addresses depend on results of its atomics")
         items = [
             graph.listing.instructions[at] for block in graph.blocks for at in range(block.start, block.end)
         ]
-        reads_shared = bool(self.needed.spaces & {"shared", "any"})
+        reads_shared = bool(self.needed.spaces & _SHARED)
         #: Whether stores or copies that are not executed may write memory that the slice loads: the ranges of both are recorded.
         self.both = bool(self.needed.left) or (reads_shared and any(item.base in COPIES for item in items))
         self.both &= bool(self.needed.spaces)
         #: Whether warps may exchange needed values in shared memory with mbarriers, for which the trace does not wait.
         self.passes_on = reads_shared and any(item.base == "SYNCS" for item in items)
-        if self.number < _OWN:
-            graph.states |= accesses_of_states(graph, self.to.instructions)
         #: By the position of a test of a phase, the place of its value in the record of its block, and the register of the phase.
         self.tested: dict[int, tuple[int, str]] = {}
         self.sites: list[Site] = []
@@ -107,6 +126,14 @@ class _Tracing(Translator):
                 for operand, space in self.recorded(position):
                     own.append(len(self.sites))
                     self.sites.append(Site(position, operand, space))
+
+    def without_state(self, position: int) -> None:
+        """Notes that the state of an mbarrier at ``position`` is not accessed."""
+        state = self.graph.states[position]
+        if state.kind == "test":
+            self.passing[state.tested_at] = self.graph.listing.instructions[position].operands[0]
+        else:
+            self.graph.states[position] = replace(state, how=state.how | Signal.RETURNS)
 
     def block(self, node: Node) -> None:
         to, sites = self.to, iter(self.of_block[node.block.index])
@@ -132,6 +159,11 @@ class _Tracing(Translator):
                     self.record_test(item, *self.tested[position])
                 if position == node.block.end - 1 and self.control(node, item):
                     continue
+                if position in self.needed.known:
+                    self.give_state(item)
+                    continue
+                if position in self.passing:
+                    self.pass_test(item, self.passing[position])
                 carried_out = position in self.needed.positions or item.base in _MEETS
                 if carried_out and not without_waiting(item, to):
                     self.ordinary(item)
@@ -230,9 +262,10 @@ class _Tracing(Translator):
         to = self.to
         held = to.r("mov.b32", OFF)
         value = "0"
-        if state.kind == "init":  # 2³⁰ minus the arrivals, which there is twice 2²⁰ minus them
-            lower = to.word(read_operand(item.operands[-1]))
-            value = to.r("shl.b32", to.r("sub.s32", lower, _FULL_STATE), 1)
+        if state.kind == "init":
+            value = to.word(read_operand(item.operands[-1]))
+            if self.number < _OWN:  # 2³⁰ minus the arrivals, which there is twice 2²⁰ minus them
+                value = to.r("shl.b32", to.r("sub.s32", value, _FULL_STATE), 1)
         elif state.kind == "test":
             self.tested[state.tested_at] = number, item.operands[0]
         elif state.how & Signal.TIMES:
@@ -245,7 +278,30 @@ class _Tracing(Translator):
         test, to = test_of(item, loaded), self.to
         assert test is not None
         state = to.word(read_operand(test[1])) if test[1] else str(1 << 31 if test[0] == _EVEN else 0)
-        to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {to.r('and.b32', state, 1 << 31)}")
+        # With a token, the simulation knows the parity. Other states have pending arrivals there.
+        bits = 1 << 31 | (TOKEN if self.passing else 0)
+        to.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], {to.r('and.b32', state, bits)}")
+
+    def give_state(self, item: Decoded) -> None:
+        """Instead of an access to the state of an mbarrier, writes the state in which the warp arrived; instead of a comparison with
+        the counter of a grid, that all CTAs have arrived."""
+        target = read_operand(item.operands[0])
+        if item.base == "LOP3":
+            self.to.put(target, str(1 << 31))
+            return
+        if isinstance(target, Register) and not target.is_zero:
+            self.to.put(target, "0")
+            if item.base == "ATOMS":
+                self.to.put(target, str(TOKEN), 1)
+
+    def pass_test(self, item: Decoded, loaded: str) -> None:
+        """Writes the phase with which a test succeeds."""
+        test, to = test_of(item, loaded), self.to
+        assert test is not None
+        phase = str(0 if test[0] == _EVEN else 1 << 31)
+        if test[1]:
+            phase = to.r("not.b32", to.word(read_operand(test[1])))
+        to.put(read_operand(loaded), phase)
 
     def record_copy(self, item: Decoded, number: int) -> None:
         """Records the fields of a copy, with the values of the lowest lane that issues it."""
@@ -299,7 +355,9 @@ class _Tracing(Translator):
         if self.bank.pointer is not None and within in (0, 4) and not index:
             return str(PARAMETERS) if within else str(self.bank.parameters)
         if offset - self.bank.registers in (4, 8):
-            raise NotRun("it synchronises the grid")
+            if not self.graph.grid_waits:
+                raise NotRun("it synchronises the grid")
+            return str(_WORKSPACE >> 32 if offset - self.bank.registers == 4 else _WORKSPACE & 0xFFFFFFFF)
         if self.bank.clusters is not None and 0 <= offset - self.bank.clusters < 12:
             raise NotRun("it reads the shape of the grid in clusters")
         if offset == self.bank.explicit:  # Launches with clusters of one CTA are treated as launches without.
@@ -309,7 +367,7 @@ class _Tracing(Translator):
     def ordinary(self, item: Decoded) -> None:
         """If only copies are recorded, warps do not wait for those that are not recorded or have ended early. If values in shared
         memory are needed, any warp may have stored them: all warps run and wait at barriers of the whole CTA."""
-        shared = self.needed.spaces & {"shared", "any"}
+        shared = self.needed.spaces & _SHARED
         if item.base in _MEETS:
             # Each CTA runs independently.
             if shared:
@@ -344,8 +402,12 @@ _OWN = 90
 _FULL_STATE = (1 << 30) - (1 << 20)
 #: The function of ``LOP3`` that tests for an even phase.
 _EVEN = 0xC
+#: The address of the workspace with which a grid synchronises, where no array is.
+_WORKSPACE = 0x7FFF_FFFF_FF00
 #: Where warps of all CTAs of a cluster wait for each other.
 _MEETS = frozenset(["UCGABAR_WAIT"])
+#: Spaces of loads that may be from shared, or from global memory.
+_SHARED, _GLOBAL = frozenset(["shared", "any"]), frozenset(["global", "any"])
 #: Copies that read shared memory.
 _FROM_SHARED = frozenset(["UTMASTG", "UTMAREDG", "UBLKRED"])
 _ADDRESS = re.compile(r"\[(%?\w+)(?:\+(-?\d+))?\]$")
@@ -374,8 +436,8 @@ class Tracer(TraceKernel):
         self.translation = written.whole()
         self.number = sm_number(assembly.architecture)
         self.sites, self.of_block = written.sites, written.of_block
-        self.reads_memory = bool(written.needed.spaces & {"global", "any"})
-        self.reads_shared = bool(written.needed.spaces & {"shared", "any"})
+        self.reads_memory = bool(written.needed.spaces & _GLOBAL)
+        self.reads_shared = bool(written.needed.spaces & _SHARED)
         self.passes_on = written.passes_on
         self.parameter_at = written.parameter_at
         self.graph = graph

@@ -620,6 +620,9 @@ class Translator:
         """``WARPSYNC``: the named lanes continue together if all of them are on this path. Outside all regions the whole warp may
         reconverge behind it; if it is on this path already, it does not matter which lanes are named."""
         to = self.to
+        if item.opcode == "WARPSYNC.EXCLUSIVE":
+            self.take_turns(node, item)
+            return
         if not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
             raise NotRun(f"{item.opcode} is not known here")
         named = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
@@ -631,6 +634,28 @@ class Translator:
             return
         everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
         to.stop_unless(self.or_cut(everyone), f"{item.opcode} by part of a warp")
+
+    def take_turns(self, node: Node, item: Decoded) -> None:
+        """``WARPSYNC.EXCLUSIVE R7``: lanes that name the same lanes continue together, and only they. Those that name others take
+        their turns, up to the end of the region."""
+        to = self.to
+        if node.meets is None or to.guard:
+            raise NotRun(f"{item.opcode} outside all regions")
+        # In front of the label, as the first statement of a block counts it.
+        named = to.r("mov.b32", to.word(read_operand(item.operands[0])))
+        again, mask, turn = f"X{len(to.lines)}", to.fresh("r"), to.fresh("r")
+        to.lines.append(f"{again}:")
+        to.line(f"activemask.b32 {mask}")
+        first = to.r("bfind.u32", to.r("and.b32", mask, to.r("neg.s32", mask)))
+        to.line(f"shfl.sync.idx.b32 {turn}, {named}, {first}, 31, {mask}")
+        # The first lane, if it names itself, and all others that it names.
+        missing = to.r("lop3.b32", turn, "%LIVE", mask, 0x40)
+        there = self.or_cut(to.p("setp.eq.b32", missing, 0))
+        own = to.p("setp.ne.b32", to.r("and.b32", turn, to.r("shl.b32", 1, first)), 0)
+        to.stop_unless(to.p("and.pred", there, own), f"{item.opcode} by part of a warp")
+        others = to.p("setp.eq.b32", to.r("and.b32", turn, to.r("mov.u32", "%lanemask_eq")), 0)
+        self.branches.append((len(to.lines), node.meets))
+        to.lines.append(f"@{others} bra {again};")
 
     def or_cut(self, known: str) -> str:
         """A predicate about lanes that are missing: true as well if they may have been cut off."""

@@ -134,6 +134,9 @@ class Operations:
             place += 2 * (len(accesses.reads) + len(accesses.writes))
         for position, state in graph.states.items():
             self._fill_state(position, state)
+        for position in graph.grid_waits:
+            row = self.table[position * Op.BYTES : (position + 1) * Op.BYTES]
+            row.view(np.uint16)[Op.KIND // 2] = Kind.GRID_WAIT
         self._read_only_waits()
         # If the code fits in the instruction cache, the previous launch left all of it there: no lookups are needed.
         if numbers.code is not None and len(self.items) > CODE_LINE * numbers.code.icc_lines:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...ir.sm_records import CAUSE_BIT, END, FRACTION, Cause, Copy, Kind, Op, Slot, Sm, Warp
 from ..intrinsics import bits_count, load32, separate
 from .choice import sm_again
-from .mbarriers import sm_signal, sm_wake
+from .mbarriers import sm_signal, sm_wake, sm_warp
 from .memory import sm_below, sm_lead
 from .stalls import sm_held, sm_position
 
@@ -189,6 +189,34 @@ def sm_gathered(sm: Sm, slot: Slot, now: int) -> int:
         if sm_wake(peer, Slot(peer.SLOT + offset), 40, 0, all_of.PHASE_AT, why):
             sm_again(peer)
         rank += 1
+    return 0
+
+
+def sm_grid(sm: Sm, warp: Warp, now: int) -> int:
+    """A warp waits for all CTAs of the grid. Those of the SM, all of which run, stand for them: it waits until one warp of each
+    does."""
+    warp.STATE = 42
+    warp.PARITY = 0
+    index = 0
+    while index < sm.RESIDENT:
+        slot = Slot(sm.SLOT + index * Slot.BYTES)
+        waits = 0
+        if slot.LIVE == 0:
+            waits = 1
+        number = 0
+        while number < sm.WARPS:
+            if sm_warp(sm, slot, number).STATE == 42:
+                waits = 1
+            number += 1
+        if waits == 0:
+            return 0
+        index += 1
+    why = Cause.CLUSTER << CAUSE_BIT | sm_position(sm, warp.HELD)
+    index = 0
+    while index < sm.RESIDENT:
+        sm_wake(sm, Slot(sm.SLOT + index * Slot.BYTES), 42, 0, now + 1, why)
+        index += 1
+    sm_again(sm)
     return 0
 
 

@@ -28,7 +28,7 @@ from ...ir.sm_records import (
     Warp,
 )
 from ..intrinsics import expanded, fill, load16, load32, load64, separate, store64
-from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
+from .asynchronous import sm_cluster, sm_gathered, sm_grid, sm_product, sm_together, sm_transfer
 from .choice import sm_again, sm_choose, sm_latest, sm_turn, sm_youngest
 from .fetch import sm_enter, sm_fetch
 from .images import sm_image
@@ -412,6 +412,8 @@ def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
         sm_together(sm, warp, now)
     elif kind == Kind.CLUSTER_ARRIVE or kind == Kind.CLUSTER_WAIT:
         sm_cluster(sm, warp, kind, now)
+    elif kind == Kind.GRID_WAIT:
+        sm_grid(sm, warp, now)
     return 0
 
 

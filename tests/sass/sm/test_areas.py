@@ -122,7 +122,7 @@ def test_an_sm_has_its_part_of_the_working_ctas(working: int, step: int) -> None
     parts = np.cumsum(seen == 0) - np.arange(1, ctas + 1) * working / 64
     assert (parts > -1).all() and (parts <= 1 + 64 / step).all()
     mean = (seen == 0).mean() * 100 + (seen == 1).mean() * 2
-    assert made.work_of_sm(ctas, step) == pytest.approx(mean)
+    assert made.work_of_sm(ctas, step, 1) == pytest.approx(mean)
     assert made.shares() @ [1, 0] == working / 64
     assert made.equal(4096) == pytest.approx((4096 - 64 * working) * 0.02 + 64 * working)
 
@@ -132,7 +132,7 @@ def test_ctas_that_start_at_once_stay_where_they_are() -> None:
     kinds = [int(number % 4 != 2) for number in range(16)]
     made = classes(kinds, (16, 1, 1), [50, 1], [1, 1])
     assert made.on_sm(4, 4, 4).tolist() == [0, 1, 1, 1]
-    assert made.on_sm(4, 4, 4, together=True).tolist() == [0, 0, 0, 0]
+    assert made.on_sm(4, 4, 4, 4).tolist() == [0, 0, 0, 0]
 
 
 def test_samples_of_a_kind_alternate() -> None:

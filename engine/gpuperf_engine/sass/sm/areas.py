@@ -7,7 +7,7 @@ corners are all on one side of such a bound is on that side as a whole, so boxes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..run.writer import NotRun
 from .asynchronous import ctas_of
 from .settings import FIRST_CTAS, FIRST_WARPS, MOST_PROBED, PATH_WORDS, PROBED
 
-__all__ = ["Areas", "Paths", "Place", "areas_of", "spread"]
+__all__ = ["Areas", "Paths", "Place", "areas_of", "slabs_of", "spread"]
 
 #: Boxes that a grid is divided into at first, and places inside each box that are examined besides its corners.
 _BOXES, _INSIDE = 64, 2
@@ -35,13 +35,16 @@ Place = tuple[int, int, int]
 @dataclass(frozen=True, slots=True, eq=False)
 class Areas:
     """Boxes of a grid, without overlap. ``starts`` and ``ends`` (exclusive), [box, axis]: the positions; ``kinds``: the number of the
-    kind of the CTAs of each box, below ``count``."""
+    kind of the CTAs of each box, below ``count``. ``at``: the place along the ``axis`` for which the work of each box is known, in
+    increasing order, if it changes from one to the next."""
 
     grid: Grid
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     kinds: NDArray[np.int64]
     count: int
+    axis: int = 0
+    at: NDArray[np.int64] | None = None
 
     def counted(self) -> NDArray[np.int64]:
         """The number of CTAs of each kind."""
@@ -51,8 +54,7 @@ class Areas:
 
     def before(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """[number, kind]: how many of the first CTAs of the grid, so many as each of the ``numbers``, are of each kind."""
-        wide, tall, _ = self.grid
-        x, y, z = (at[:, None] for at in (numbers % wide, numbers // wide % tall, numbers // (wide * tall)))
+        x, y, z = (at[:, None] for at in _places(self.grid, numbers).T)
         (x0, y0, z0), (x1, y1, z1) = self.starts.T, self.ends.T
         row = np.clip(x - x0, 0, x1 - x0)
         plane = np.clip(y - y0, 0, y1 - y0) * (x1 - x0) + ((y >= y0) & (y < y1)) * row
@@ -81,9 +83,15 @@ class Areas:
             found[part + place] = self.kinds[box]
         return found
 
+    def works(self, each: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The work of the CTAs of these ``numbers``, in increasing order; ``each``: of a CTA of each kind."""
+        if self.at is None:
+            return each[self.first(int(numbers[-1]) + 1)[numbers]]
+        return np.interp(_places(self.grid, numbers)[:, self.axis], self.at, each[self.kinds])
+
     def named(self, kinds: NDArray[np.int64]) -> Areas:
         """The same boxes with other numbers of their kinds: ``kinds`` by the number so far."""
-        return Areas(self.grid, self.starts, self.ends, kinds[self.kinds], int(kinds.max()) + 1)
+        return replace(self, kinds=kinds[self.kinds], count=int(kinds.max()) + 1)
 
 
 class Paths:
@@ -167,16 +175,58 @@ class Paths:
 
 
 def spread(grid: Grid, count: int) -> NDArray[np.int64]:
-    """Places of a grid, [place, axis], in the order of the CTAs: evenly spaced along the last axis that has more than one, and along
-    the others in steps that do not repeat."""
-    found = np.zeros((count, 3), np.int64)
+    """Places of a grid, [place, axis], in the order of the CTAs and once each: ``count``, or all if there are fewer. Along each axis
+    they are evenly spaced, and mirrored in the middle of the grid, so that the mean of what is linear along an axis is right. In parts
+    of an axis that have several CTAs the place is drawn, as what CTAs do may be periodic."""
+    count = min(count, int(np.prod(np.array(grid, object))))
+    numbers, found = np.arange(count), np.zeros((count, 3), np.int64)
     axes = [axis for axis in range(3) if grid[axis] > 1]
-    numbers = np.arange(count)
-    for axis, step in zip(axes[:-1], (_STEP,) if len(axes) < 3 else _STEPS):
-        found[:, axis] = ((0.5 + step * numbers) % 1.0 * grid[axis]).astype(np.int64)
-    for axis in axes[-1:]:
-        found[:, axis] = (2 * numbers + 1) * grid[axis] // (2 * count)
-    return found[np.lexsort(found.T)]
+    steps = (_STEP,) if len(axes) < 3 else _STEPS
+    for axis, step in zip(axes, (*steps[: len(axes) - 1], 0.0)):
+        # The ranks of the irrational steps; along the last axis that of the number itself.
+        ranks = ((0.5 + step * (numbers - (count - 1) / 2)) % 1.0).argsort(kind="stable").argsort()
+        found[:, axis] = _strata(grid[axis], count)[ranks]
+    strides = np.array([1, grid[0], grid[0] * grid[1]])
+    # The next CTA that is free in place of one that is there already.
+    ctas = np.maximum.accumulate(np.sort(found @ strides) - numbers) + numbers
+    ctas = np.minimum(ctas, int(np.prod(np.array(grid, object))) - count + numbers)
+    return _places(grid, ctas)
+
+
+def _places(grid: Grid, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places, [place, axis], of CTAs by their number in the grid."""
+    wide, tall, _ = grid
+    return np.stack([ctas % wide, ctas // wide % tall, ctas // (wide * tall)], axis=1)
+
+
+def _strata(size: int, count: int) -> NDArray[np.int64]:
+    """A place in each of ``count`` equal parts of an axis. Those of the upper half mirror the lower half."""
+    lower = np.arange((count + 1) // 2)
+    # In the middle of each part if the axis is so short that each of its places is there.
+    off = (np.random.default_rng(0).random(len(lower)) - 0.5) * (size > count)
+    places = ((lower + 0.5 + off) * size / count).astype(np.int64)
+    return np.concatenate([places, size - 1 - places[: count // 2][::-1]])
+
+
+def slabs_of(
+    grid: Grid, places: NDArray[np.int64], work: NDArray[np.float64]
+) -> tuple[Areas, NDArray[np.int64]]:
+    """The parts of a grid for which the CTAs at different ``places`` stand, and the number of the part of each. A part is what is
+    nearest along the axis along which the ``work`` changes least from one to the next, so that it tells most about the others."""
+    if len(places) == np.prod(np.array(grid, object)):
+        every = np.arange(len(places))
+        return Areas(grid, places, places + 1, every, len(places)), every
+
+    def changes(axis: int) -> float:
+        return float(np.abs(np.diff(work[np.lexsort((work, places[:, axis]))])).sum())
+
+    axis = min((axis for axis in range(3) if grid[axis] > 1), key=changes)
+    at, kinds = np.unique(places[:, axis], return_inverse=True)
+    starts, ends = np.zeros((len(at), 3), np.int64), np.tile(np.array(grid), (len(at), 1))
+    sums = at[1:] + at[:-1]
+    # What is between two of them belongs to the one that is nearer to the edge, on both sides of the grid.
+    ends[:-1, axis] = starts[1:, axis] = (sums + 1 + (sums < grid[axis] - 1)) // 2
+    return Areas(grid, starts, ends, np.arange(len(at)), len(at), axis, at), kinds
 
 
 class _Known:
@@ -240,8 +290,7 @@ def areas_of(path: Path, grid: Grid, warps: int) -> Areas:
 
 def _runs(path: Path, grid: Grid, index: NDArray[np.int64]) -> Areas:
     """The areas of a grid all of whose CTAs, ``index``, are examined."""
-    wide, tall, _ = grid
-    places = np.stack([index % wide, index // wide % tall, index // (wide * tall)], axis=1)
+    places = _places(grid, index)
     numbers = path(places)
     firsts = np.flatnonzero((places[:, 0] == 0) | np.r_[True, numbers[1:] != numbers[:-1]])
     lengths = np.diff(np.r_[firsts, len(index)])

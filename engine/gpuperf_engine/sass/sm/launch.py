@@ -146,10 +146,10 @@ class Traced:
                 operations, self.classes, copies, numbers, memory, ran, at_once, plan.warps_per_cta
             )
 
-        one, part = self.classes.alone(ctas, clusters)
+        one, part = self.classes.alone(ctas, clusters, resident)
         alone = run(one, 1)
         count = _simulated(ctas, resident, int(alone.instructions * part))
-        ran = self.classes.on_sm(ctas, clusters, count, ctas == resident)
+        ran = self.classes.on_sm(ctas, clusters, count, resident)
         whole = run(ran, resident)
         seen = count - whole.skipped
         each = 0.0
@@ -158,8 +158,8 @@ class Traced:
         elif count < ctas:
             each = further(whole, resident)
         equal: float = ctas
-        if self.classes.areas is not None and count < ctas:
-            equal *= self.classes.work_of_sm(ctas, clusters) / self.classes.work_of(ran)
+        if self.classes.layout is not None and count < ctas:
+            equal *= self.classes.work_of_sm(ctas, clusters, resident) / self.classes.work_of(ran)
         bounds = self._bounds(operations, numbers, memory, resident, whole, equal / seen)
         bounds["latency"] = alone.ended
         cycles = max(whole.cycles + (equal - seen) * each, *bounds.values())
@@ -202,9 +202,9 @@ class Traced:
                 window,
             )
 
-        one, part = self.classes.alone(ctas, clusters)
+        one, part = self.classes.alone(ctas, clusters, resident)
         count = _simulated(ctas, resident, int(run(one, 1, None).instructions * part))
-        ran = self.classes.on_sm(ctas, clusters, count, ctas == resident)
+        ran = self.classes.on_sm(ctas, clusters, count, resident)
         if start is None:
             start = max(0, (run(ran, resident, None).ended - clocks) // 2)
         seen = run(ran, resident, (start, start + clocks))
@@ -241,7 +241,7 @@ class Traced:
         of_cluster = lines.reshape(-1, classes.cluster).mean(axis=1)
         if copying and classes.areas is not None:
             of_cluster = classes.work
-        seen = classes.on_sm(ctas, self._clusters(numbers), min(ctas, FIRST_CTAS), ctas <= resident)
+        seen = classes.on_sm(ctas, self._clusters(numbers), min(ctas, FIRST_CTAS), resident)
         own, mean = of_cluster[seen // classes.cluster].mean(), of_cluster @ classes.shares()
         if (copying and classes.areas is None) or not own or not mean:
             return even

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ...profile.build import LaunchRecord
 from ..run.trace_kernel import TraceKernel
 from ..run.writer import NotRun
-from .areas import Areas, Paths, Place, areas_of, spread
+from .areas import Areas, Paths, Place, areas_of, slabs_of, spread
 from .asynchronous import Copying, ctas_of
 from .classes import Classes
 from .offsets import atomics_of, groups_of
-from .settings import SAMPLE
+from .settings import ALIKE_PART, SAMPLE
 from .streams import class_of, named_of
 
 __all__ = ["classes_of"]
@@ -110,17 +110,16 @@ def _exits(used: dict[Place, tuple[int, ...]], places: list[Place]) -> bool:
 def _strata(
     tracer: TraceKernel, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
 ) -> Classes:
-    """Samples CTAs of the whole grid, all CTAs of a sampled cluster. ``near``: the CTA in the middle and its neighbours, which show
-    how addresses depend on the position."""
-    plan = record.plan
-    size, grid = plan.cluster_ctas, plan.clusters
-    wide, tall, deep = grid
-    clusters = wide * tall * deep
-    number = min(clusters, max(2, SAMPLE // size))
-    chosen: list[Place] = [(x, y, z) for x, y, z in spread(grid, number).tolist()]
-    if number == clusters:
-        chosen = [(at % wide, at // wide % tall, at // (wide * tall)) for at in range(number)]
-    return _sampled(tracer, record, chosen, near, moved, signs)
+    """Samples CTAs of the whole grid, all CTAs of a sampled cluster; if their work differs, each stands for those nearest to it.
+    ``near``: the CTA in the middle and its neighbours, which show how addresses depend on the position."""
+    grid, size = record.plan.clusters, record.plan.cluster_ctas
+    places = spread(grid, max(2, SAMPLE // size))
+    found = _sampled(tracer, record, [(x, y, z) for x, y, z in places.tolist()], near, moved, signs)
+    if np.ptp(found.work) * ALIKE_PART <= found.work.max():
+        return found
+    slabs, kinds = slabs_of(grid, places, found.work)
+    found, numbers = _by_work(found, kinds, slabs.count)
+    return dataclasses.replace(found, slabs=slabs.named(numbers), alike=False)
 
 
 def _with_idle(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Classes | None:
@@ -163,8 +162,7 @@ def _of_areas(
     """Classes by area; ``complete``: by kind, whether one CTA stands for all of them; ``work``: that of the CTAs at each place."""
     plan, grid = record.plan, areas.grid
     counted = areas.counted()
-    # Once each, in the order of the grid.
-    candidates = np.unique(spread(grid, _CANDIDATES)[:, ::-1], axis=0)[:, ::-1]
+    candidates = spread(grid, _CANDIDATES)
     kinds, each = areas.of(candidates), np.zeros(len(candidates)) if work is None else work(candidates)
     most, longer = max(2, SAMPLE // plan.cluster_ctas), counted[~complete].sum()
     chosen: list[Place] = []
@@ -182,12 +180,12 @@ def _of_areas(
             # Of a path that is not known to its end, several CTAs in proportion to all that have such paths.
             number = max(1, round(most * counted[kind] / longer))
             few = spread(grid, min(_CANDIDATES, round(number * counted.sum() / counted[kind])))
-            few = np.unique(few[areas.of(few) == kind][:, ::-1], axis=0)[:, ::-1]
+            few = few[areas.of(few) == kind]
             own = few if 0 < len(few) <= len(own) and number > 1 else own[[len(own) // 2]]
         chosen += [(x, y, z) for x, y, z in own.tolist()]
         kind_of += [kind] * len(own)
     # One of those that execute the same is enough.
-    size, of_kind = plan.cluster_ctas, np.array(kind_of)
+    of_kind = np.array(kind_of)
     used = tracer.trace(record, ctas_of(chosen, plan.cluster), 0).used.reshape(len(chosen), -1)
     kept = [
         number
@@ -201,21 +199,20 @@ def _of_areas(
     near, moved, signs = _near(areas, 2 * lengths >= lengths[main], own)
     typical = next(at for at, number in enumerate(kept) if of_kind[number] == main)
     found = _sampled(tracer, record, [chosen[number] for number in kept], near, moved, signs, typical)
-    # In the order of their work.
-    issued = np.array([item.issued for item in found.classes]).reshape(len(kept), size)
-    means = np.array([issued[of_kind[kept] == kind].sum(axis=1).mean() for kind in range(areas.count)])
+    found, numbers = _by_work(found, of_kind[kept], areas.count)
+    return dataclasses.replace(found, areas=areas.named(numbers), main=int(numbers[main]))
+
+
+def _by_work(found: Classes, kinds: NDArray[np.int64], count: int) -> tuple[Classes, NDArray[np.int64]]:
+    """Classes in the order of the mean work of their kinds, from the most on, and the new number of each of the ``count`` kinds.
+    ``kinds``: of each class, or cluster."""
+    size = found.cluster
+    means = np.bincount(kinds, found.work, count) / np.bincount(kinds, minlength=count)
     numbers = np.argsort(np.argsort(-means, kind="stable"))
-    of_kept = numbers[of_kind[kept]]
-    order = np.argsort(of_kept, kind="stable")
-    return dataclasses.replace(
-        found,
-        classes=tuple(
-            found.classes[size * number + rank] for number in order.tolist() for rank in range(size)
-        ),
-        areas=areas.named(numbers),
-        firsts=tuple(np.searchsorted(of_kept[order], np.arange(areas.count + 1)).tolist()),
-        main=int(numbers[main]),
-    )
+    order = np.argsort(numbers[kinds], kind="stable")
+    classes = tuple(found.classes[size * number + rank] for number in order.tolist() for rank in range(size))
+    firsts = np.searchsorted(numbers[kinds][order], np.arange(count + 1))
+    return dataclasses.replace(found, classes=classes, firsts=tuple(firsts.tolist())), numbers
 
 
 def _middle(numbers: NDArray[np.int64]) -> int:

@@ -8,6 +8,7 @@ __all__ = [
     "BEGINNING",
     "FIRST_CTAS",
     "FIRST_WARPS",
+    "LISTED",
     "MOST_EVENTS",
     "MOST_INSTRUCTIONS",
     "MOST_INSTRUCTIONS_AGAIN",
@@ -49,6 +50,9 @@ MOST_PROBED = 1 << 17
 ORDERED = 256
 """The most CTAs of an SM that run in the order of the grid if CTAs differ by area. Of more, or if only some are simulated, any part
 has the mean share of each class."""
+LISTED = 32
+"""Waves of CTAs, besides those that start at once, that are given to SMs one after the other to find how much more than the mean the
+SM has that ends last. Before them, the SMs have the mean."""
 SEEN_COPIES = 4096
 """Words recorded of each warp of concurrent CTAs to find the copies that they share: about 50 copies, more than a pipeline has
 stages."""

@@ -197,8 +197,8 @@ def simulate(
     ]
     codes = [_Code(numbers.code, len(operations.items)) for _ in loads]
     sms = np.zeros((len(loads), Sm.BYTES // 8), np.uint64)
-    # Waves may be alike until a CTA of another area runs.
-    rare = classes.areas is not None
+    # Waves may be alike until a CTA with other work runs.
+    rare = classes.layout is not None
     common = {
         Sm.CTAS: len(ctas), Sm.RESIDENT: resident, Sm.WARPS: warps, Sm.EACH: each,
         Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,

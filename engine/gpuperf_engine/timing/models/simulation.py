@@ -29,7 +29,7 @@ from .executed import check_executed
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 33
+REVISION = 34
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _EXPANDED = 1000
 """Times on expanded code depend on the simulation and on the expansion: their revision is 29001 for 29 and 1."""

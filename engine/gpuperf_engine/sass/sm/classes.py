@@ -273,7 +273,7 @@ class Classes:
         at_once, some = resident * step, max(1, step // 4)
         end = min(int(areas.counted().sum()), MOST_LOOKED_UP)
         work = areas.works(self._work_of_kinds, np.arange(max(0, end - at_once - LISTED * step), end))
-        loads: NDArray[np.float64] = np.bincount(np.arange(len(work[:at_once])) % step, work[:at_once], step)
+        loads = np.bincount(np.arange(len(work[:at_once])) % step, work[:at_once], step).astype(np.float64)
         for start in range(at_once, len(work), some):
             part = work[start : start + some]
             least = loads.argsort(kind="stable")[: len(part)]

@@ -200,7 +200,9 @@ def sm_grid(sm: Sm, warp: Warp, now: int) -> int:
     index = 0
     while index < sm.RESIDENT:
         slot = Slot(sm.SLOT + index * Slot.BYTES)
-        waits = slot.LIVE == 0
+        waits = 0
+        if slot.LIVE == 0:
+            waits = 1
         number = 0
         while number < sm.WARPS:
             if sm_warp(sm, slot, number).STATE == 42:

@@ -105,7 +105,8 @@ def accesses_of(item: Decoded) -> Accesses:
 def _accesses(text: str) -> Accesses:
     item = Decoded("", "", 0, text, 0, 0)
     base, operands = item.base, [read_operand(text) for text in item.operands]
-    if base in _INDIRECT:  # ``R10 -0x2d0``: the distance from the next instruction is the sum of both
+    # ``R10 -0x2d0``: the distance from the next instruction is the sum of both; ``CALL.REL.NOINC R8 `(kernel)``: an address
+    if base in _INDIRECT or (base == "CALL" and operands):
         operands[:1] = [read_operand(item.operands[0].split()[0])]
     results = _results(base, operands)
     reads: list[int] = []
@@ -307,6 +308,6 @@ def _source_width(item: Decoded, slot: int) -> int:
         return 2
     if base in ("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "REDAS") and "64" in words:
         return 2
-    if base in ("RET", "BRX"):
-        return 2 if base == "RET" else 1
+    if base in ("RET", "CALL", "BRX"):
+        return 1 if base == "BRX" else 2
     return 1

@@ -42,6 +42,7 @@ from .mbarriers import test_of
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, Register, read_operand
 from .paths import Node, nodes_of, without_slow_paths
+from .pointers import Callees, callees_of
 from .states import accesses_of_states, grid_waits_of, initialised, waits_of
 from .trace_kernel import (
     COPIED,
@@ -65,7 +66,7 @@ __all__ = ["OFF", "Site", "Trace", "Tracer"]
 
 
 def _sliced(
-    graph: Graph, nodes: list[Node], waits: frozenset[int]
+    graph: Graph, nodes: list[Node], callees: Callees, waits: frozenset[int]
 ) -> tuple[list[Node], frozenset[int], Needed]:
     """The nodes without the slow paths of quotients and roots, the branches around these, and the slice. Those whose results the slice
     needs remain, as the value that the path in line computes is not the result for all operands: of a root of 0 it is NaN. ``waits``:
@@ -82,21 +83,22 @@ def _sliced(
         if not wanted:
             return left, settled, needed
         kept |= wanted
-        nodes = nodes_of(graph)
+        nodes = nodes_of(graph, callees)
 
 
 class _Tracing(Translator):
     own_bytes = OWN_BYTES
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
-        super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph))
+        callees = callees_of(kernel, graph)
+        super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph, callees), callees)
         self.to.initialising = frozenset()
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
         states = accesses_of_states if self.number < _OWN else initialised
         graph.states |= states(graph, self.to.instructions)
         graph.grid_waits = grid_waits_of(graph)
         waits = waits_of(graph) if self.number < _OWN else frozenset()
-        self.nodes, self.settled, self.needed = _sliced(graph, self.nodes, waits)
+        self.nodes, self.settled, self.needed = _sliced(graph, self.nodes, callees, waits)
         #: Tests of phases that succeed at once, by position, and the registers of the phases.
         self.passing: dict[int, str] = {}
         for position in self.needed.known - graph.grid_waits:
@@ -402,6 +404,8 @@ _OWN = 90
 _FULL_STATE = (1 << 30) - (1 << 20)
 #: The function of ``LOP3`` that tests for an even phase.
 _EVEN = 0xC
+#: The distance of addresses of functions, if memory was not kept.
+_FUNCTION = 1 << 16
 #: The address of the workspace with which a grid synchronises, where no array is.
 _WORKSPACE = 0x7FFF_FFFF_FF00
 #: Where warps of all CTAs of a cluster wait for each other.
@@ -450,11 +454,13 @@ class Tracer(TraceKernel):
             raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 
     def _address_of(self, record: LaunchRecord, name: str) -> bytes:
-        """The address of a module variable, 0 if no load needs memory."""
-        inputs = record.plan.inputs
-        if not self.reads_memory or inputs is None:
-            return bytes(8)
-        return inputs.address(record.program.kernel.module.variable(name)).to_bytes(8, "little")
+        """The address of a function or module variable, that of a variable 0 if no load needs memory."""
+        inputs, module = record.plan.inputs, record.program.kernel.module
+        function = module.functions.get(name)
+        if inputs is None or not (self.reads_memory or function):
+            number = 1 + list(module.functions).index(name) if function else 0
+            return (_FUNCTION * number).to_bytes(8, "little")
+        return inputs.address(function or module.variable(name)).to_bytes(8, "little")
 
     def shared_bytes(self, plan: LaunchPlan) -> int:
         # Without needed loads from shared memory, its size does not matter.

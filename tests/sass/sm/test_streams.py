@@ -97,30 +97,41 @@ def test_loads_of_products_take_the_wavefronts_counted_on_ga102(
     assert sum(int(one.stream[1]) & 255 for one in made) / 2 == each
 
 
+def ending(words: int) -> Class:
+    """A CTA without accesses, with so many words."""
+    none = np.zeros(0, np.uint8)
+    stream, starts, lines = np.zeros(words, np.uint32), np.zeros(1, np.int64), np.zeros(0, np.int64)
+    return Class(stream, starts, none, lines, none, none.astype(np.uint32))
+
+
+def test_the_sm_with_the_most_work() -> None:
+    """Eight CTAs on three SMs: those on the first are at both edges, and end at once."""
+    of_place = {(x, 0, 0): x for x in range(3)}
+    classes = Classes((ending(1), ending(9), ending(1)), (), of_place, (8, 1, 1))
+    assert classes.on_sm(3, 3, 3).tolist() == [1, 1, 2]
+    assert Classes((ending(9), ending(9), ending(9)), (), of_place, (8, 1, 1)).on_sm(3, 3, 3).tolist() == [
+        0,
+        1,
+        1,
+    ]
+
+
 def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:
     grid, ends = (5, 3, 1), {0: 0, 4: 2}
     of_place = {(x, y, z): x + 3 * y for x in range(3) for y in range(3) for z in (0,)}
-    classes = Classes((), (), of_place, grid)
+    classes = Classes((ending(1),) * 9, (), of_place, grid)
     for step in (1, 2, 7):
-        seen = classes.on_sm(15, step, 15 // step)
+        seen = classes.on_sm(-(-15 // step), step, 15 // step)
         places = [(number * step % 5, number * step // 5) for number in range(15 // step)]
         assert seen.tolist() == [ends.get(x, 1) + 3 * {0: 0, 2: 2}.get(y, 1) for x, y in places]
     # the first of as many CTAs as a grid may have are not those of all
-    billions = Classes((), (), of_place, (2**31 - 1, 65535, 65535))
+    billions = Classes((ending(1),) * 9, (), of_place, (2**31 - 1, 65535, 65535))
     assert billions.on_sm((2**31 - 1) * 65535 * 65535 // 84, 84, 3).tolist() == [0, 1, 1]
 
 
 @pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (3, 4, 1), (7, 2, 5)])
 def test_the_part_of_each_class_is_that_of_its_ctas(grid: tuple[int, int, int]) -> None:
-    none = np.zeros(0, np.uint8)
-    one = Class(
-        np.zeros(1, np.uint32),
-        np.zeros(1, np.int64),
-        none,
-        np.zeros(0, np.int64),
-        none,
-        none.astype(np.uint32),
-    )
+    one = ending(1)
     of_place = {(x, y, z): min(x, y, z) for x in range(3) for y in range(3) for z in range(3)}
     classes = Classes((one,) * 3, (), of_place, grid)
     every = classes.on_sm(int(np.prod(grid)), 1, int(np.prod(grid)))

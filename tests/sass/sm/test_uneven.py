@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.machines.machine import Machine, load_machine
-from gpuperf_engine.sass.sm.areas import slabs_of, spread
+from gpuperf_engine.sass.sm.areas import Areas, slabs_of, spread
 from gpuperf_engine.sass.sm.classes import Classes
 from gpuperf_engine.sass.sm.streams import Class
 from tests.support import needs_assembler
@@ -222,3 +222,14 @@ def test_launches_end_with_their_last_cta(grid: tuple[int, int], axis: int, fall
         heapq.heapreplace(slots, slots[0] + short + (count - 40) * each)
     found = cycles(rounds, grid, machine)
     assert found == pytest.approx(max(slots), rel=0.1)
+
+
+def test_the_kinds_of_many_places_are_those_of_few() -> None:
+    """Also outside the grid, and where there is no box."""
+    grid = (7, 3, 2)
+    starts, ends = np.array([[0, 0, 0], [2, 0, 0], [0, 1, 1]]), np.array([[2, 3, 1], [7, 2, 2], [1, 3, 2]])
+    areas = Areas(grid, starts, ends, np.array([2, 0, 1]), 3)
+    places = np.stack(np.meshgrid(*(np.arange(-1, size + 1) for size in grid)), axis=-1).reshape(-1, 3)
+    few = np.concatenate([areas.of(place[None]) for place in places])
+    assert areas.of(places).tolist() == few.tolist()
+    assert set(few.tolist()) == {-1, 0, 1, 2}

@@ -18,7 +18,7 @@ from ..run.needed import LOADS
 from ..run.trace_kernel import OFF, TraceKernel
 from ..run.writer import NotRun
 from .asynchronous import ctas_of
-from .settings import FIRST_CTAS, FIRST_WARPS, MOST_PROBED, PATH_WORDS, PROBED
+from .settings import FIRST_CTAS, FIRST_WARPS, MOST_LOOKED_UP, MOST_PROBED, PATH_WORDS, PROBED
 
 __all__ = ["Areas", "Paths", "Place", "areas_of", "slabs_of", "spread"]
 
@@ -77,10 +77,29 @@ class Areas:
     def of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The kinds of CTAs at ``places``, [CTA, axis]; of those outside the grid -1."""
         found = np.full(len(places), -1)
+        if min(len(places) * len(self.kinds), MOST_LOOKED_UP) > np.prod(np.array(self.grid, object)):
+            inside = ((places >= 0) & (places < self.grid)).all(axis=1)
+            x, y, z = places[inside].T
+            found[inside] = self._every()[z, y, x]
+            return found
         for part in range(0, len(places), 256):
             at = places[part : part + 256, None]
             place, box = np.nonzero(((at >= self.starts) & (at < self.ends)).all(axis=2))
             found[part + place] = self.kinds[box]
+        return found
+
+    def _every(self) -> NDArray[np.int64]:
+        """The kinds of all CTAs, [z, y, x]; of those that are in no box -1."""
+        found = np.full(self.grid[::-1], -1)
+        sizes = self.ends - self.starts
+        counts = sizes.prod(axis=1)
+        box = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(len(box)) - np.repeat(counts.cumsum() - counts, counts)
+        wide, tall = sizes[box, 0], sizes[box, 1]
+        x, y, z = (
+            self.starts[box] + np.stack([number % wide, number // wide % tall, number // (wide * tall)], 1)
+        ).T
+        found[z, y, x] = self.kinds[box]
         return found
 
     def works(self, each: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -351,12 +351,12 @@ slower than it writes, and its sustained rate was taken from writes. Before the 
 SIMULATED = """## Simulated
 
 `make accuracy` also predicts these sets with the simulation, which needs an assembler: here ptxas 13.0.88, revision 29 of the
-simulation, convolutions and products 34. Streams are every tenth row, convolutions every fourth; products are the eleven stages of 4096³ with
-this project's own kernels, as are the convolutions (the 2080 Ti at its clock). The small kernels, the loop of multiply-adds
-and the strides are not simulated. Eight of the 24 rows on the GH200 are of `scale`, from which (and from `read`) its waits for
-busy DRAM were taken. The largest errors are `init` on H200 and GH200 (too fast), a convolution of blocks of 80 × 2 with tiles
-of 3 × 4 whose measured code was probably another, and stages 7, 10 and 11 of the products (-8.2, 16.2 and -13.2 %), whose code
-here is not the measured one.
+simulation, convolutions and products 34. Streams are every tenth row, convolutions every fourth; products are the eleven
+stages of 4096³ with this project's own kernels, as are the convolutions (the 2080 Ti at its clock). The small kernels, the loop
+of multiply-adds and the strides are not simulated. Eight of the 24 rows on the GH200 are of `scale`, from which (and from
+`read`) its waits for busy DRAM were taken. The largest errors are `init` on H200 and GH200 (too fast), a convolution of blocks
+of 80 × 2 with tiles of 3 × 4 whose measured code was probably another, and stages 7, 10 and 11 of the products (-8.2, 16.2 and
+-13.2 %), whose code here is not the measured one.
 
 It predicts the same rows without an assembler too (`simulation-expanded`): streams (revision 31002) with a mean error of 3.4 %
 (99.6 % of the directions), convolutions (34002) with 7.5 % (93.6 %), products (34002) with 8.5 % (92.2 %).

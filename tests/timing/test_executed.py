@@ -55,9 +55,11 @@ def copied(copy: str, reading: int) -> ge.Profile:
 )
 def test_a_copy_without_source_bytes_reads_nothing(copy: str, model: str) -> None:
     for reading in (256, 96, 0):
-        found = ge.estimate(copied(copy, reading), TARGET, model=model)
-        assert found.model == model
-        assert found.l2_read_sectors == 4096 * reading * 16 // 32
+        launch = copied(copy, reading)
+        for target in (TARGET, "h100-sxm", "rtx-5090"):
+            found = ge.estimate(launch, target, model=model)
+            assert found.model == model
+            assert found.l2_read_sectors == 4096 * reading * 16 // 32
 
 
 FIRST = """setp.{}.u32 %p1, %r2, 0; @%p1 ret;

@@ -16,6 +16,7 @@ __all__ = [
     "PREDICATES",
     "REGISTERS",
     "TENSOR_PRODUCTS",
+    "UNIFORM",
     "UNIFORM_PREDICATES",
     "WIDTHS",
     "Accesses",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 #: Numbers of uniform registers, predicates and uniform predicates start after the 256 registers; the last is the count of all.
-_UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
+UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
 #: Bulk and tensor copies.
 COPIES = frozenset(["UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF"])
 #: Products on tensor memory.
@@ -238,7 +239,7 @@ def _selects(base: str) -> bool:
 
 
 def _numbers(register: Register, count: int) -> list[int]:
-    start = register.number + (_UNIFORM if register.uniform else 0)
+    start = register.number + (UNIFORM if register.uniform else 0)
     return list(range(start, start + count))
 
 

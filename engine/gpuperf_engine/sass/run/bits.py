@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ..listing import Decoded
-from ..registers import PREDICATES, UNIFORM_PREDICATES
+from ..registers import PREDICATES, UNIFORM, UNIFORM_PREDICATES
 from .operands import Immediate, Operand, Register, read_operand
 
 __all__ = ["ALL", "BITWISE", "bits_of_operands"]
@@ -20,8 +20,6 @@ ALL = 0xFFFFFFFF
 #: Opcodes with operands of which single bits may not matter.
 BITWISE = frozenset(("LOP3", "ULOP3", "PRMT", "UPRMT", "MOV", "UMOV", "IMAD", "SEL", "USEL", "P2R", "R2P"))
 _BYTE = 0xFF
-#: The number of uniform register 0 among all registers (``sass.registers``).
-_UNIFORM = 256
 
 
 def bits_of_operands(item: Decoded, wanted: Callable[[int], int]) -> dict[int, int]:
@@ -49,7 +47,7 @@ def bits_of_operands(item: Decoded, wanted: Callable[[int], int]) -> dict[int, i
 
 
 def _number(register: Register) -> int:
-    return register.number + (_UNIFORM if register.uniform else 0)
+    return register.number + (UNIFORM if register.uniform else 0)
 
 
 def _together(needed: list[tuple[Register, int]]) -> dict[int, int]:

@@ -14,6 +14,7 @@ from ..registers import (
     PREDICATES,
     REGISTERS,
     TENSOR_PRODUCTS,
+    UNIFORM,
     UNIFORM_PREDICATES,
     WIDTHS,
     accesses_of,
@@ -71,8 +72,6 @@ _LOCAL = frozenset(("LDL", "STL"))
 _STACK_POINTER = 1
 #: Suffixes of accesses to parts of a word.
 _PARTS = frozenset(("U8", "S8", "U16", "S16"))
-#: Numbers of uniform registers start here.
-_UNIFORM = 256
 _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
 
 
@@ -303,7 +302,7 @@ def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Nee
 def _types_of(item: Decoded) -> int:
     """The register of the instruction descriptor of a product on tensor memory, as bits."""
     described = [described_by(text) for text in item.operands]
-    numbers = [one[1].number + _UNIFORM for one in described if one is not None and one[0] == "idesc"]
+    numbers = [one[1].number + UNIFORM for one in described if one is not None and one[0] == "idesc"]
     return _bits(tuple(numbers))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,7 @@ class Areas:
     def of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The kinds of CTAs at ``places``, [CTA, axis]; of those outside the grid -1."""
         found = np.full(len(places), -1)
-        if min(len(places) * len(self.kinds), MOST_LOOKED_UP) > np.prod(np.array(self.grid, object)):
+        if min(len(places) * len(self.kinds), MOST_LOOKED_UP) > prod(self.grid):
             inside = ((places >= 0) & (places < self.grid)).all(axis=1)
             x, y, z = places[inside].T
             found[inside] = self._every()[z, y, x]
@@ -95,10 +96,7 @@ class Areas:
         counts = sizes.prod(axis=1)
         box = np.repeat(np.arange(len(counts)), counts)
         number = np.arange(len(box)) - np.repeat(counts.cumsum() - counts, counts)
-        wide, tall = sizes[box, 0], sizes[box, 1]
-        x, y, z = (
-            self.starts[box] + np.stack([number % wide, number // wide % tall, number // (wide * tall)], 1)
-        ).T
+        x, y, z = (self.starts[box] + _places(sizes[box].T, number)).T
         found[z, y, x] = self.kinds[box]
         return found
 
@@ -197,7 +195,7 @@ def spread(grid: Grid, count: int) -> NDArray[np.int64]:
     """Places of a grid, [place, axis], in the order of the CTAs and once each: ``count``, or all if there are fewer. Along each axis
     they are evenly spaced, and mirrored in the middle of the grid, so that the mean of what is linear along an axis is right. In parts
     of an axis that have several CTAs the place is drawn, as what CTAs do may be periodic."""
-    count = min(count, int(np.prod(np.array(grid, object))))
+    count = min(count, prod(grid))
     numbers, found = np.arange(count), np.zeros((count, 3), np.int64)
     axes = [axis for axis in range(3) if grid[axis] > 1]
     steps = (_STEP,) if len(axes) < 3 else _STEPS
@@ -208,12 +206,12 @@ def spread(grid: Grid, count: int) -> NDArray[np.int64]:
     strides = np.array([1, grid[0], grid[0] * grid[1]])
     # The next CTA that is free in place of one that is there already.
     ctas = np.maximum.accumulate(np.sort(found @ strides) - numbers) + numbers
-    ctas = np.minimum(ctas, int(np.prod(np.array(grid, object))) - count + numbers)
+    ctas = np.minimum(ctas, prod(grid) - count + numbers)
     return _places(grid, ctas)
 
 
-def _places(grid: Grid, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places, [place, axis], of CTAs by their number in the grid."""
+def _places(grid: Grid | NDArray[np.int64], ctas: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places, [place, axis], of CTAs by their number in the grid, or in a grid of each, [axis, CTA]."""
     wide, tall, _ = grid
     return np.stack([ctas % wide, ctas // wide % tall, ctas // (wide * tall)], axis=1)
 
@@ -232,7 +230,7 @@ def slabs_of(
 ) -> tuple[Areas, NDArray[np.int64]]:
     """The parts of a grid for which the CTAs at different ``places`` stand, and the number of the part of each. A part is what is
     nearest along the axis along which the ``work`` changes least from one to the next, so that it tells most about the others."""
-    if len(places) == np.prod(np.array(grid, object)):
+    if len(places) == prod(grid):
         every = np.arange(len(places))
         return Areas(grid, places, places + 1, every, len(places)), every
 
@@ -274,7 +272,7 @@ def areas_of(path: Path, grid: Grid, warps: int) -> Areas:
     """The areas of a grid; ``path``: the number of the path at each place; ``warps``: at a place. They are exact if at most
     ``FIRST_CTAS`` places (or their warps) are to be examined, or if paths are told apart by bounds of affine functions that
     ``MOST_PROBED`` warps suffice to find. Of a box that is not found to be alike by then, a CTA inside stands for the others."""
-    count = int(np.prod(np.array(grid, object)))
+    count = prod(grid)
     if count <= FIRST_CTAS and count * warps <= FIRST_WARPS:
         index = np.arange(count)
         return _runs(path, grid, index)

@@ -31,9 +31,10 @@ def copy() -> ge.Profile:
 
 
 def by_tickets() -> ge.Profile:
-    """A launch that stores where results of its atomics say, which no simulation knows."""
-    ticket = "atom.global.add.u32 %r6, [%q1], 1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q2, %q6;"
-    return inputs_of(ticket + "st.global.f32 [%q7], 0f00000000;", np.zeros(64, np.uint32), 4)[0]
+    """A launch whose threads take the next of 4096 pieces of work until none is left. How these are divided is known of no
+    simulation."""
+    ticket = "L: atom.global.add.u32 %r6, [%q1], 1; setp.lt.u32 %p1, %r6, 4096; @%p1 bra L;"
+    return inputs_of(ticket + "st.global.f32 [%q2], 0f00000000;", np.zeros(64, np.uint32), 4)[0]
 
 
 def test_without_an_assembler_the_expanded_code_is_simulated() -> None:
@@ -74,7 +75,7 @@ def test_both_reasons_are_said_where_neither_simulation_is_possible() -> None:
     first, second = found.notes[0].split("; ", 1)
     assert first == f"simulation: not possible: {MISSING}"
     assert second.startswith("simulation-expanded: not possible, so kleimenov-popova is used: ")
-    assert "depend on results of its atomics" in second
+    assert "depends on the order in which the CTAs execute its atomics" in second
     assert ge.estimate(given, TARGET, model=EXPANDED).notes[0] == second
 
 

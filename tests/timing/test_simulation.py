@@ -314,11 +314,17 @@ def test_another_content_is_another_launch(tmp_path: Path, monkeypatch: pytest.M
 
 
 @needs_assembler
-def test_what_atomics_return_is_not_known() -> None:
-    ticket = "atom.global.add.u32 %r6, [%q1], 1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q2, %q6;"
-    given, _ = inputs_of(ticket + "st.global.f32 [%q7], 0f00000000;", np.zeros(64, np.uint32), 4)
-    found = ge.estimate(given, "rtx-a6000", model="simulation")
-    assert found.model == "kleimenov-popova" and "depend on results of its atomics" in found.notes[0]
+def test_results_of_atomics_decide_where_to_store() -> None:
+    """Behind one another, as without a counter, but for the wait of each warp for its place: a load that waits for L2 too."""
+    ticket = "atom.global.add.u32 %r6, [%q1], 1;"
+    store = "mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q2, %q6; st.global.f32 [%q7], 0f00000000;"
+    machine = "rtx-a6000"
+    found, loaded = (
+        ge.estimate(inputs_of(first + store, np.zeros(64, np.uint32), 84)[0], machine, model="simulation")
+        for first in (ticket, "ld.global.u32 %r6, [%q1]; add.u32 %r6, %r6, %r4;")
+    )
+    assert found.model == "simulation"
+    assert found.time_us == pytest.approx(loaded.time_us, rel=0.1)
 
 
 @needs_assembler

@@ -165,7 +165,7 @@ def _more_resident(simulation: Simulation, clocks: float) -> Iterator[_Change]:
 
 def _without_contention(found: Estimate, simulation: Simulation, timed: Timed) -> Iterator[Advice]:
     """All lanes of global atomics on different addresses."""
-    if not simulation.atomics():
+    if not simulation.atomics(timed):
         return
     cycles = max(timed.cycles, *timed.bounds.values())
     gain = found.time_us - found.launch_us - simulation.microseconds(cycles, timed.bounds)

@@ -132,6 +132,32 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
         assert ended == pytest.approx(4 * 300 * clocks, rel=CLOSE), (unit, ended / 1200, clocks)
 
 
+def test_multiply_adds_of_64_bits_have_half_the_rate() -> None:
+    """An RTX 4090 executes 32 IMAD.WIDE in a clock and SM, of 64 IMAD (notes on proofs of work, September 2026)."""
+    numbers = described("rtx-4090")[1]
+    code = [f"IMAD.WIDE.U32 R{8 + 2 * (n % 60)}, R1, 0x4, R2" for n in range(300)] + ["EXIT"]
+    ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
+    assert 32 * 300 * 4 * numbers.parts / ended == pytest.approx(32, rel=CLOSE)
+
+
+def test_the_pipes_of_single_precision_are_as_busy_as_on_an_h100() -> None:
+    """FMA 25.5 % in 399,504,955 clocks (Nsight Compute, ahmadsharif1/cuda_study be5cef0, ``matmul_naive``, 4096 × 8192 × 16,384). Its
+    loop has 16 FFMA and 17 IMAD.WIDE for 16 steps along k, in 73 instructions: 4.5625 a step, and 4.5655 were counted. The percentage
+    is that of both halves of the pipe, of which one alone multiplies integers."""
+    machine, numbers = described("h100-sxm")
+    steps = 4096 * 8192 * 16384 / 32 / (machine.sm_count * numbers.parts)
+    code = [text for n in range(80) for text in _step(n)] + ["EXIT"]
+    clocks = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
+    # the half that multiplies integers is always busy; the other one with an FFMA for 2 clocks of each step
+    assert clocks == pytest.approx(4 * 80 * 4 * 17 / 16, rel=CLOSE)
+    assert (2 + clocks / (4 * 80)) / 2 * steps / 399_504_955 == pytest.approx(0.255, rel=0.02)
+
+
+def _step(number: int) -> list[str]:
+    wide = f"IMAD.WIDE R{8 + 2 * (number % 60)}, R1, 0x4, R2"
+    return [f"FFMA R{130 + number % 60}, R1, R2, R3", *[wide] * (2 if number % 16 == 15 else 1)]
+
+
 @pytest.mark.parametrize(
     ("name", "half"),
     # clocks of a sub-partition for 16 x 8 x 16 halves, by the whitepapers: GeForce GPUs accumulate in FP32 at half the rate

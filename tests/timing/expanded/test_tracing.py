@@ -29,7 +29,6 @@ WORDS = 1 << 12
 #: Why kernels of the examples are not traced.
 REFUSED = {
     "cluster_histogram": "may depend on shared memory of other CTAs",
-    "bfs_frontier": "its control flow or addresses depend on results of its atomics",
     "fft512": "it calls functions",
     "carrier": "it calls functions",
 }
@@ -500,9 +499,9 @@ def test_stores_to_other_arrays_are_left_out_if_the_pointers_of_the_launch_are_k
         ld.global.u32 %r1, [%rd3]; mul.wide.u32 %rd5, %r1, 4; add.s64 %rd6, %rd0, %rd5; st.global.u32 [%rd6+1024], %r1; ret;"""
     record = run(body, [np.arange(1024, dtype=np.uint32)[::-1] & 31, OUT], AB, kept=True)
     code = code_of(record.program)
-    with pytest.raises(NotRun, match="results of its atomics"):
-        ExpandedTracer(code, 80)
+    assert ExpandedTracer(code, 80).atomics
     tracer = ExpandedTracer(code, 80, aliases_of(record))
+    assert not tracer.atomics
     words = tracer.whole(record, [(0, 0, 0)], WORDS)
     store = of_space(tracer, [*records(words[0][0], tracer.of_block)], "global")[3][0]
     np.testing.assert_array_equal(store, start_of(record, 0) + 256 + 31 - LANES)
@@ -512,13 +511,19 @@ def test_stores_to_other_arrays_are_left_out_if_the_pointers_of_the_launch_are_k
         tracer.whole(shared, [(0, 0, 0)], WORDS)
 
 
-def test_atomics_whose_results_decide_are_refused() -> None:
+def test_all_ctas_take_part_in_atomics_whose_results_decide() -> None:
+    """CTA 2 alone is recorded: behind 2 others of 32 threads, or before 3 of 6."""
     body = f"""{GLOBAL_THREAD}{POINTERS}
         atom.global.add.u32 %r0, [%rd0], 1; mul.wide.u32 %rd2, %r0, 4; add.s64 %rd3, %rd1, %rd2;
         st.global.u32 [%rd3], %r0; ret;"""
-    record = run(body, [OUT, OUT], AB, kept=True)
-    with pytest.raises(NotRun, match="results of its atomics"):
-        traced(record)
+    record = run(body, [np.zeros(4, np.uint32), OUT], AB, grid=6, kept=True)
+    tracer = ExpandedTracer(code_of(record.program), 80)
+    assert tracer.atomics and tracer.takes_all(record.plan)
+    words = tracer.whole(record, [(2, 0, 0)], WORDS)
+    store = of_space(tracer, [*records(words[0][0], tracer.of_block)], "global")[1][0]
+    np.testing.assert_array_equal(np.sort(store), start_of(record, 8) + 64 + LANES)
+    there, back = tracer.in_turns(record, [(0, 0, 0), (2, 0, 0), (2, 0, 0)])
+    np.testing.assert_array_equal(there, back)
     used = body.replace("add.s64 %rd3, %rd1, %rd2", "add.s64 %rd3, %rd1, 4")
     check_counts(run(used, [OUT, OUT], AB))
 

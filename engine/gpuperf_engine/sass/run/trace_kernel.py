@@ -47,6 +47,8 @@ _MOST_WORDS = 1 << 28
 _FIRST_WORDS = 1 << 16
 #: The most warp instructions that record a word, and that translate an instruction of the launch.
 _OF_WORD, _OF_INSTRUCTION = 64, 64
+#: The most warps of a launch that run in each trace if results of atomics decide.
+_MOST_WARPS = 1 << 14
 #: The most words that a block with copies records.
 _MOST_OF_BLOCK = 1 << 12
 #: Flag of a limit of words: the words of all blocks count, not only those of blocks with copies.
@@ -161,8 +163,9 @@ def place_of(number: int, field: int = 0) -> int:
 class TraceKernel(ABC):
     """A trace kernel, ``kernel``, of the code ``graph`` for architecture ``number`` (90 for ``sm_90a``). ``of_block``: the indices of
     the ``sites`` of each block; ``reads_memory`` and ``reads_shared``: whether loaded values, of shared memory in particular, decide
-    about control flow or addresses; ``passes_on``: whether warps may exchange such values with mbarriers, for which the trace does not
-    wait; ``parameter_at``: the offset in the parameter buffer of a launch for a constant of bank 0, negative if it is no parameter."""
+    about control flow or addresses; ``atomics``: whether results of atomics of global memory do; ``passes_on``: whether warps may
+    exchange such values with mbarriers, for which the trace does not wait; ``parameter_at``: the offset in the parameter buffer of a
+    launch for a constant of bank 0, negative if it is no parameter."""
 
     kernel: Function
     graph: Graph
@@ -171,6 +174,7 @@ class TraceKernel(ABC):
     of_block: dict[int, list[int]]
     reads_memory: bool
     reads_shared: bool
+    atomics: bool
     passes_on: bool
     parameter_at: Callable[[int], int]
 
@@ -205,6 +209,19 @@ class TraceKernel(ABC):
         the first number of words, larger than that, at the end of a block."""
         trace = self._attempt(record, ctas, 0, 0, (_BEGINNING + words, 0xFFFFFFFF))
         return trace.used, trace.last
+
+    def takes_all(self, plan: LaunchPlan) -> bool:
+        """Whether all CTAs of the launch run in a trace, as results of atomics decide, and they are not too many."""
+        return self.atomics and plan.ctas * plan.warps_per_cta <= _MOST_WARPS
+
+    def in_turns(
+        self, record: LaunchRecord, ctas: list[tuple[int, int, int]]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """``Trace.used`` if these CTAs run one after the other, and if they do in the opposite order."""
+        everything = OFF, 0xFFFFFFFF
+        there = self._attempt(record, ctas, 0, 0, everything)
+        back = self._attempt(record, ctas, 0, 0, everything, backwards=True)
+        return there.used, back.used
 
     def whole(
         self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int
@@ -270,11 +287,13 @@ class TraceKernel(ABC):
         capacity: int,
         copies: tuple[int, int],
         races: str = "off",
+        backwards: bool = False,
     ) -> Trace:
         """Runs the trace kernel. ``words`` has at most ``capacity`` words for each warp: if ``used`` is larger, they are truncated."""
         plan, warps = record.plan, record.plan.warps_per_cta
         total = capacity * warps * full
         shared = self.shared_bytes(plan)
+        ctas, rows = self._running(plan, ctas, backwards)
         ends = np.full((len(ctas), warps, max(1, len(self.sites)) + _REACHES), OFF, np.uint32)
         device = self._device(record, 4 * total + ends.nbytes + (64 << 20), races, full)
         # The launch keeps to the limit of the GPU; the trace has room of its own besides.
@@ -282,7 +301,7 @@ class TraceKernel(ABC):
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
         last = device.array(ends.reshape(-1))
-        table = device.array(_table(ctas, full, capacity, warps, copies).reshape(-1))
+        table = device.array(_table(ctas, rows[:full], capacity, warps, copies).reshape(-1))
         raw = self._parameters(record, [array.address for array in (words, cursors, last, table)])
         try:
             _, _, seen = device.run(self.kernel, (len(ctas), 1, 1), plan.block, raw, shared_bytes=shared)
@@ -297,20 +316,31 @@ class TraceKernel(ABC):
             raise NotRun(
                 "its control flow or addresses depend on values passed in shared memory with mbarriers"
             )
-        used = cursors.numpy().reshape(len(ctas), warps)
+        used = cursors.numpy().reshape(len(ctas), warps)[rows]
         if copies[0] < _BEGINNING:
             used = np.minimum(used, capacity)
         recorded = device.memory.view(words.allocation).view(np.uint32)
         ends = device.memory.view(last.allocation).view(np.uint32)[: ends.size].reshape(ends.shape)
         copied, written, read = _reaches(ends[:, :, -_REACHES:])
         return Trace(
-            _split(recorded, used[:full], capacity),
-            ends[:, :, :-_REACHES].copy(),
+            _split(recorded, used[:full], capacity, rows[:full]),
+            ends[rows, :, :-_REACHES],
             used,
             copied,
             written,
             read,
         )
+
+    def _running(
+        self, plan: LaunchPlan, ctas: list[tuple[int, int, int]], backwards: bool
+    ) -> tuple[list[tuple[int, int, int]], NDArray[np.int64]]:
+        """The CTAs that run, one after the other, and the numbers of ``ctas`` among these."""
+        rows = np.arange(len(ctas))
+        if self.takes_all(plan):
+            wide, tall, deep = plan.grid
+            rows = np.array([x + wide * (y + tall * z) for x, y, z in ctas])
+            ctas = [(x, y, z) for z in range(deep) for y in range(tall) for x in range(wide)]
+        return (ctas[::-1], len(ctas) - 1 - rows) if backwards else (ctas, rows)
 
     def _parameters(self, record: LaunchRecord, addresses: list[int]) -> bytes:
         """The parameter buffer, with the parameters of the trace."""
@@ -332,27 +362,35 @@ def _budget(record: LaunchRecord, full: int) -> int:
 
 
 def _table(
-    ctas: list[tuple[int, int, int]], full: int, capacity: int, warps: int, copies: tuple[int, int]
+    ctas: list[tuple[int, int, int]],
+    recorded: NDArray[np.int64],
+    capacity: int,
+    warps: int,
+    copies: tuple[int, int],
 ) -> NDArray[np.uint32]:
     """A row for each CTA: its position in the grid, the capacity of each of its warps in words, the start of the first warp's words,
-    and ``copies``: the limit of words and the mask of warps."""
+    and ``copies``: the limit of words and the mask of warps. ``recorded``: the numbers of those that have room, in that order."""
     table = np.zeros((len(ctas), 8), np.uint32)
     table[:, :3] = ctas
     table[:, 6:] = copies
-    table[:full, 3] = capacity
-    firsts = np.arange(len(ctas), dtype=np.uint64) * np.uint64(capacity * warps)
-    table[:, 4], table[:, 5] = firsts & np.uint64(0xFFFFFFFF), firsts >> np.uint64(32)
+    rows, firsts = np.unique(recorded, return_index=True)
+    starts = firsts.astype(np.uint64) * np.uint64(capacity * warps)
+    table[rows, 3] = capacity
+    table[rows, 4], table[rows, 5] = starts & np.uint64(0xFFFFFFFF), starts >> np.uint64(32)
     return table
 
 
 def _split(
-    recorded: NDArray[np.uint32], used: NDArray[np.uint32], capacity: int
+    words: NDArray[np.uint32], used: NDArray[np.uint32], capacity: int, recorded: NDArray[np.int64]
 ) -> list[list[NDArray[np.uint32]]]:
-    """The records of each warp of each CTA: ``used`` words, at most ``capacity``."""
-    starts: NDArray[np.int64] = capacity * np.arange(used.size).reshape(used.shape)
+    """The records of each warp of each CTA: ``used`` words, at most ``capacity``. ``recorded``: as of ``_table``; a CTA that occurs
+    again has the room of its first occurrence."""
+    _, firsts, again = np.unique(recorded, return_index=True, return_inverse=True)
+    room = firsts[again].reshape(-1, 1)
+    starts: NDArray[np.int64] = capacity * (room * used.shape[1] + np.arange(used.shape[1]))
     ends = starts + np.minimum(used, capacity)
     return [
-        [recorded[start:end] for start, end in zip(*of_cta)] for of_cta in zip(starts.tolist(), ends.tolist())
+        [words[start:end] for start, end in zip(*of_cta)] for of_cta in zip(starts.tolist(), ends.tolist())
     ]
 
 

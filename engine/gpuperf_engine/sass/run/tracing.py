@@ -107,8 +107,6 @@ class _Tracing(Translator):
             raise NotRun(
                 "its control flow or addresses depend on loaded values, and it synchronises the grid"
             )
-        if self.needed.atomics:  # CTAs that are not traced take part in them
-            raise NotRun("its control flow or addresses depend on results of its atomics")
         items = [
             graph.listing.instructions[at] for block in graph.blocks for at in range(block.start, block.end)
         ]
@@ -442,6 +440,7 @@ class Tracer(TraceKernel):
         self.sites, self.of_block = written.sites, written.of_block
         self.reads_memory = bool(written.needed.spaces & _GLOBAL)
         self.reads_shared = bool(written.needed.spaces & _SHARED)
+        self.atomics = written.needed.atomics
         self.passes_on = written.passes_on
         self.parameter_at = written.parameter_at
         self.graph = graph

@@ -21,7 +21,7 @@ from ..run.writer import NotRun
 from .asynchronous import ctas_of
 from .settings import FIRST_CTAS, FIRST_WARPS, MOST_LOOKED_UP, MOST_PROBED, PATH_WORDS, PROBED
 
-__all__ = ["Areas", "Paths", "Place", "areas_of", "slabs_of", "spread"]
+__all__ = ["Areas", "Paths", "Place", "areas_of", "last_of", "slabs_of", "spread"]
 
 #: Boxes that a grid is divided into at first, and places inside each box that are examined besides its corners.
 _BOXES, _INSIDE = 64, 2
@@ -223,6 +223,15 @@ def _strata(size: int, count: int) -> NDArray[np.int64]:
     off = (np.random.default_rng(0).random(len(lower)) - 0.5) * (size > count)
     places = ((lower + 0.5 + off) * size / count).astype(np.int64)
     return np.concatenate([places, size - 1 - places[: count // 2][::-1]])
+
+
+def last_of(grid: Grid) -> Areas:
+    """The last CTA of a grid as kind 1, and all others as kind 0."""
+    x, y, z = grid
+    starts = np.array([(0, 0, 0), (0, 0, z - 1), (0, y - 1, z - 1), (x - 1, y - 1, z - 1)])
+    ends = np.array([(x, y, z - 1), (x, y - 1, z), (x - 1, y, z), (x, y, z)])
+    filled = (starts < ends).all(axis=1)
+    return Areas(grid, starts[filled], ends[filled], np.array([0, 0, 0, 1])[filled], 2)
 
 
 def slabs_of(

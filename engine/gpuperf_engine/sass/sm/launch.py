@@ -48,7 +48,8 @@ class Stalled:
     it; ``caused``: clocks that warps waited because of it (``waits.caused_by``), both summed over warps. ``ptx``: the number of the
     PTX instruction (``assemble.instructions_of``); ``unit``: its unit in a machine description. ``excess_lines``: lines of global
     memory that its lanes touched beyond those that their bytes fill; ``excess_clocks``: of an access to shared memory, clocks of
-    the LSU beyond those that its bytes need; ``again``: sectors that its CTA had touched before and L1 had evicted."""
+    the LSU beyond those that its bytes need; ``again``: sectors that its CTA had touched before and L1 had evicted; ``lanes``: of
+    accesses to memory that had an address."""
 
     address: int
     text: str
@@ -60,6 +61,7 @@ class Stalled:
     excess_lines: int = 0
     excess_clocks: int = 0
     again: int = 0
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +463,7 @@ def _instructions(operations: Operations, seen: Simulated) -> tuple[Stalled, ...
         np.maximum(lines, 0).tolist(),
         np.maximum(clocks, 0).tolist(),
         seen.again.tolist(),
+        seen.lanes.tolist(),
     )
     return tuple(
         Stalled(

@@ -65,7 +65,8 @@ class SmNumbers:
     memory; ``tensor_fp16_accumulate``: lanes of the tensor unit in products with FP16 or integer accumulators or of packed 4-bit
     numbers, 0 if as in others;
     ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
-    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that.
+    which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that;
+    ``wide_rate``: of an integer multiply-add with a result of 64 bits, as a part of that of others.
     """
 
     architecture: int
@@ -109,5 +110,6 @@ class SmNumbers:
     spread: int = 0
     read_clocks: int = 3
     wide_read_clocks: int = 6
+    wide_rate: float = 1.0
     operand_clocks: int = 0
     pool: int = 0

@@ -272,6 +272,8 @@ class Operations:
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
         if _is_full_rate(item):
             lanes = numbers.tensor_fp16_accumulate or lanes
+        if item.base == "IMAD" and "WIDE" in item.opcode.split("."):
+            lanes *= numbers.wide_rate
         if self._common(item):
             lanes *= numbers.parts
         busy = max(1, round(32 / lanes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from ...profile.build import LaunchRecord
 from ..run.trace_kernel import TraceKernel
 from ..run.writer import NotRun
-from .areas import Areas, Paths, Place, areas_of, slabs_of, spread
+from .areas import Areas, Paths, Place, areas_of, last_of, slabs_of, spread
 from .asynchronous import Copying, ctas_of
 from .classes import Classes
 from .offsets import atomics_of, groups_of
@@ -24,6 +25,8 @@ _MOST_CLASSES = 6
 #: Rows of a grid at its edges are also areas if one of their CTAs records less than this part of what another one does: CTAs that
 #: have nothing to do leave their time to others, so that those of an SM are not a number of CTAs apart.
 _FAR_LESS = 4
+#: CTAs may execute different parts of all work in another order, up to this part of it.
+_TURNS = 16
 #: How far neighbours may be apart that show how addresses move.
 _NEAR = (1, 2, 3, 4, 8, 16, 32)
 #: Candidates for the CTAs that stand for an area, of which those in it are chosen.
@@ -47,7 +50,10 @@ def classes_of(tracer: TraceKernel, record: LaunchRecord) -> Classes:
     ]
     paths = Paths(tracer, record)
     if tracer.reads_memory:
-        return _with_idle(tracer, record, paths) or _strata(tracer, record, [middle, *steps], moved, signs)
+        return (
+            (_in_turns(tracer, record) if tracer.atomics else _with_idle(tracer, record, paths))
+            or _strata(tracer, record, [middle, *steps], moved, signs)
+        )  # fmt: skip
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
     # An axis of three or fewer CTAs is covered by the edges and the middle.
@@ -134,6 +140,27 @@ def _with_idle(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Class
     if areas.count < 2 or not areas.counted().all():
         return None
     return _of_areas(tracer, record, areas, np.array([False, True]))
+
+
+def _in_turns(tracer: TraceKernel, record: LaunchRecord) -> Classes | None:
+    """Classes of the last CTA and of samples of the others, if the last one does more, as where a counter tells it that the results
+    of all others are there; else ``None``. In a trace CTAs run one after the other, on a GPU at the same time: raises ``NotRun`` if
+    another order gives them other work, as of kernels whose CTAs take the next piece of work from a counter."""
+    plan, grid = record.plan, record.plan.clusters
+    whole = tracer.takes_all(plan)
+    places = spread(grid, math.prod(grid) if whole else max(2, SAMPLE // plan.cluster_ctas))
+    there, back = (
+        used.reshape(len(places), -1).sum(axis=1, dtype=np.int64)
+        for used in tracer.in_turns(record, ctas_of([(x, y, z) for x, y, z in places.tolist()], plan.cluster))
+    )
+    # Only the last one of each order may have more to do.
+    there_too, back_too = np.minimum(there, back), np.minimum(there, back)
+    there_too[-1], back_too[0] = there[-1], back[0]
+    if (np.abs(there - there_too) + np.abs(back - back_too)).sum() * _TURNS > back.sum():
+        raise NotRun("what a CTA executes depends on the order in which the CTAs execute its atomics")
+    if not whole or (there[-1] - back[-1]) * ALIKE_PART <= there[-1]:
+        return None
+    return _of_areas(tracer, record, last_of(grid), np.array([False, True]))
 
 
 def _by_path(tracer: TraceKernel, record: LaunchRecord, paths: Paths) -> Classes | None:

@@ -23,6 +23,7 @@ from ...isa.effects import (
     CALL,
     LOAD,
     MATRIX_LOAD,
+    REDUCTION,
     RETURN,
     THREAD_EXIT,
     TRAP,
@@ -38,6 +39,7 @@ from ...simt.program import Program
 from ..launch.allocation import Allocation
 from .asynchronous import PRODUCTS, committed_of, is_recorded, made_of, register_limits, uniform_of
 from .chains import chains_of, predecessors_of
+from .combining import Combined, combined_of, value_of
 from .folding import Folds, folds_of
 from .merging import Merges, merges_of
 from .numbering import Numbers
@@ -94,6 +96,8 @@ class Code:
     begins: tuple[int, ...]
     #: Registers that the listing uses.
     registers: int = 0
+    #: Atomics that one lane executes for its warp.
+    combined: frozenset[Instruction] = frozenset()
 
 
 @dataclass(slots=True)
@@ -165,6 +169,7 @@ class _Builder:
         self.free = self._free()
         self.folds = folds_of(self.program, self.constant)
         self.merges = merges_of(self.program, self.folds.bases)
+        self.combined: set[Instruction] = set()
         self.further = len(kernel.registers)
         self.roots = self._copied()
         self.predicates = {register.index for register in kernel.registers if not words_of(register)}
@@ -263,6 +268,10 @@ class _Builder:
         uniform = self.program.uniform[0]
         return all(not isinstance(base, Register) or base in uniform for base in bases)
 
+    def _is_uniform(self, operand: Operand | None) -> bool:
+        """Whether a value is the same for all lanes."""
+        return not isinstance(operand, Register) or operand in self.program.uniform[0]
+
     def fresh(self, words: int = 1) -> int:
         self.further += 1
         self.words[self.further - 1] = words
@@ -303,7 +312,9 @@ class _Builder:
                     sites.append(Recorded(position, one.origin, operand, space, word, one.element))
         listing = Listing(tuple(items), {}, frozenset())
         begins = tuple(chain[0].index for chain in chains for _ in chain)
-        return Code(self.program, Graph(listing, blocks, [0]), tuple(sites), of_block, begins, self.live)
+        return Code(
+            self.program, Graph(listing, blocks, [0]), tuple(sites), of_block, begins, self.live, frozenset(self.combined)
+        )  # fmt: skip
 
     def _live(self) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
         """The values that are live at the beginnings and ends of blocks, with those that the first block computes for others."""
@@ -524,12 +535,64 @@ class _Builder:
         latency: float = self.latencies["l1"] if space == "local" else self.latencies["l2"]
         if space == "shared" or block.index in block.back_edges:
             latency = _AHEAD
-        return [
+        made = _Made(
+            opcode, (*sources, *ordered_after), (*results, *ordered_before), item, guard, addresses, sites,
+            latency if results else 1.0,
+        )  # fmt: skip
+        if effect in (ATOMIC, REDUCTION) and self._uniform_address(item):
+            combined = combined_of(item, space, self.architecture, used, self._is_uniform(value_of(item)))
+            if combined is not None:
+                self.combined.add(item)
+                return self.by_one_lane(made, combined, results, token)
+        return [made]
+
+    def by_one_lane(
+        self, access: _Made, combined: Combined, results: tuple[int, ...], token: tuple[int, ...]
+    ) -> list[_Made]:
+        """An atomic that the last active lane executes for all lanes of its warp, and what the others compute from its result."""
+        item, guard = access.origin, access.guard
+        lane, mask, last, operand = (self.fresh() for _ in range(4))
+        flag = self.scratch("predicate")
+        values = access.reads if combined.operand != "POPC" else (mask,)
+        made = [
+            _Made("S2R", (), (lane,), item, latency=self.latency("S2R")),
+            _Made("VOTE.ANY", (), (mask,), item, latency=self.latency("VOTE.ANY")),
+            _Made("FLO.U32", (mask,), (last,), item, latency=self.latency("FLO.U32")),
             _Made(
-                opcode, (*sources, *ordered_after), (*results, *ordered_before), item, guard, addresses, sites,
-                latency if results else 1.0,
+                combined.operand,
+                tuple(value for value in values if value >= 0),
+                (operand,),
+                item,
+                latency=self.latency(combined.operand),
+            ),
+            _Made("ISETP.EQ", (lane, last), (flag,), item, latency=self.latency("ISETP")),
+        ]
+        access.reads = (*access.reads, operand) if guard else (*access.reads, operand, flag)
+        access.guard = guard or "@"
+        made.append(access)
+        if not combined.words:
+            return made
+        told, below, before, among = self.fresh(combined.words), *(self.fresh() for _ in range(3))
+        access.writes = (told, *token)
+        made += [
+            _Made("S2R", (), (below,), item, latency=self.latency("S2R")),
+            _Made("LOP3.LUT", (below, mask), (before,), item, latency=self.latency("LOP3.LUT")),
+            _Made("POPC", (before,), (among,), item, latency=self.latency("POPC")),
+        ]
+        parts = tuple(self.fresh() for _ in range(combined.words))
+        made += [
+            _Made("SHFL.IDX", (told, last), (part,), item, latency=self.latency("SHFL")) for part in parts
+        ]
+        made.append(
+            _Made(
+                "IADD3" if combined.words == 1 else "IMAD.WIDE",
+                (*parts, among),
+                results,
+                item,
+                latency=self.latency("IADD3"),
             )
-        ]  # fmt: skip
+        )
+        return made
 
     # -- fragments of wmma ---------------------------------------------------------------------------------------------
 

@@ -106,8 +106,6 @@ class ExpandedTracer(TraceKernel):
         wanted = slice_program(dependence, "addresses", aliases, counted=False)
         if any(item.system is not None and item.system.effect == "print" for item in wanted.complete):
             raise NotRun("its control flow or addresses depend on results of printf")
-        if _atomics_decide(dependence, wanted):  # CTAs that are not traced take part in them
-            raise NotRun("its control flow or addresses depend on results of its atomics")
         _check_slice(program, wanted)
         spaces = _spaces(dependence, wanted)
         self.aliases = aliases
@@ -116,6 +114,7 @@ class ExpandedTracer(TraceKernel):
         self.of_block = code.of_block
         self.reads_memory = bool(spaces & {"global", "const"})
         self.reads_shared = "shared" in spaces
+        self.atomics = _atomics_decide(dependence, wanted)
         if self.reads_shared and any(item.opcode.startswith("mapa") for item in _instructions(program)):
             raise NotRun("its control flow or addresses may depend on shared memory of other CTAs")
         self.passes_on = self.reads_shared and any(site.space == "mbarrier" for site in self.sites)
@@ -591,11 +590,23 @@ class _Tracing:
                 self.line("cvt.u32.u64 %Tword, %Taddress")
             if site.space == "global" and site.operand == 1:
                 guard = self.reading(site.instruction, guard)
+            if site.instruction in self.code.combined:
+                guard = self.last_lane(guard)
         self.line(f"mov.u32 %Theld, {OFF}")
         self.line(f"{guard}mov.u32 %Theld, %Tword")
         self.line(f"@%Troom st.global.u32 [%Tplace+{place_of(number)}], %Theld")
         if site.space in ("global", "generic"):
             self.line(f"{guard}st.global.u32 [%Tlast+{4 * index}], %Tword")
+
+    def last_lane(self, guard: str) -> str:
+        """The guard of an atomic that the last active lane executes for its warp."""
+        self.line("activemask.b32 %Tlow")
+        self.line(f"vote.sync.ballot.b32 %Theld, {guard[1:].strip() or '1'}, %Tlow")
+        self.line("mov.u32 %Tlow, %lanemask_ge")
+        self.line("and.b32 %Theld, %Theld, %Tlow")
+        self.line("mov.u32 %Tlow, %lanemask_eq")
+        self.line("setp.eq.u32 %Treads, %Theld, %Tlow")
+        return "@%Treads "
 
     def reading(self, item: Instruction, guard: str) -> str:
         """The guard of a copy by ``cp.async`` that reads anything; without source bytes it only stores zeros."""

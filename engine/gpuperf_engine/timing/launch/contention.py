@@ -7,10 +7,12 @@ operations are not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from ...machines.machine import Machine
 from ...profile.build import LaunchRecord
+from ...sass.assemble import instructions_of
 from ...simt.atomic_targets import HALF, WORD_SHIFT, HottestAddress, are_combined
 from ...simt.counters import SITE_COLUMNS
 
@@ -29,8 +31,9 @@ class Contention:
     waits: dict[int, float]
 
 
-def contention(record: LaunchRecord, machine: Machine) -> Contention:
-    """The contention of one launch whose memory behaviour was observed."""
+def contention(record: LaunchRecord, machine: Machine, combined: Collection[int] = frozenset()) -> Contention:
+    """The contention of one launch whose memory behaviour was observed. ``combined``: the numbers of the instructions
+    (``sass.assemble.instructions_of``) of which each warp executes one operation, whatever the number of its lanes."""
     assert record.observation.sites is not None
     waits: dict[int, float] = {}
     for site in record.program.sites:
@@ -43,11 +46,29 @@ def contention(record: LaunchRecord, machine: Machine) -> Contention:
         if serializations > requests * together:
             waits[site.index] = (serializations / requests / together - 1.0) / machine.atomic_rate
     hottest = record.observation.hottest
+    if combined:
+        hottest = _of_warps(record, hottest, combined)
     # If the machine combines more or fewer lanes than the count assumes, the lower bound.
     operations = max(
         hottest.operations * HALF / max(HALF, machine.atomic_lanes), hottest.lanes / machine.atomic_lanes
     )
     return Contention(operations, _described(hottest, record), waits)
+
+
+def _of_warps(record: LaunchRecord, hottest: HottestAddress, combined: Collection[int]) -> HottestAddress:
+    """The hottest address without the lanes of warps that execute one operation, but for one lane of each; it may be another then."""
+    number_of = {item: number for number, item in enumerate(instructions_of(record.program.kernel), 1)}
+    sites = record.observation.sites
+    assert sites is not None
+    lanes = hottest.lanes
+    for site in record.program.sites:
+        if number_of.get(site.instruction) in combined:
+            row = {name: int(sites[site.index][number]) for name, number in _COLUMN.items()}
+            lanes -= (
+                row["lanes"] - row["shared_lanes"] - row["local_lanes"] - row["requests"] + row["elsewhere"]
+            )
+    lanes = max(0, lanes)
+    return replace(hottest, lanes=lanes, operations=min(hottest.operations, lanes))
 
 
 def _described(hottest: HottestAddress, record: LaunchRecord) -> str:

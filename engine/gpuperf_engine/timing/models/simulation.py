@@ -15,6 +15,7 @@ from ...profile.images import NOTE, image_traffic
 from ...ptx.syntax import Instruction
 from ...results import Estimate, Resources, StalledInstruction
 from ...sass.assemble import instructions_of
+from ...sass.listing import Decoded
 from ...sass.sm.kept import AssembledCode, CodeSource, timed_launch
 from ...sass.sm.launch import NotRun, Timed
 from ...sass.sm.numbers import CodeCaches, SmNumbers
@@ -29,8 +30,9 @@ from .executed import check_executed
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 34
+REVISION = 35
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
+_ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _EXPANDED = 1000
 """Times on expanded code depend on the simulation and on the expansion: their revision is 29001 for 29 and 1."""
 _DECIDES = 0.8
@@ -103,15 +105,28 @@ class Simulation:
             .window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.warm, start, clocks)
         )
 
-    def atomics(self) -> float:
-        """Clocks that the atomics at the hottest address need."""
+    def atomics(self, timed: Timed) -> float:
+        """Clocks that the atomics at the hottest address need. Of instructions that one lane executes for its warp, each execution is
+        one: assemblers combine the lanes if their address is the same."""
         if self.record.observation.sites is None:
             return 0.0
-        return contention(self.record, self.machine).operations / self.machine.atomic_rate
+        operations = contention(self.record, self.machine, _of_single_lanes(timed)).operations
+        return operations / self.machine.atomic_rate
 
     def microseconds(self, cycles: float, bounds: Mapping[str, float]) -> float:
         """The time of clocks without the launch overhead; tensor cores and multiply-adds are busy for a part of them."""
         return self.machine.microseconds(cycles, *_busy(bounds, cycles))
+
+
+def _of_single_lanes(timed: Timed) -> frozenset[int]:
+    """The numbers of PTX instructions whose atomics of global memory have one active lane each."""
+    issued: dict[int, int] = {}
+    lanes: dict[int, int] = {}
+    for item in timed.instructions:
+        if Decoded("", "", 0, item.text, item.ptx, 0).base in _ATOMICS:
+            issued[item.ptx] = issued.get(item.ptx, 0) + item.issued
+            lanes[item.ptx] = lanes.get(item.ptx, 0) + item.lanes
+    return frozenset(number for number, count in lanes.items() if count <= issued[number])
 
 
 def _busy(bounds: Mapping[str, float], cycles: float) -> tuple[float, float]:
@@ -144,7 +159,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
     timed, resident = simulation.timed(), simulation.occupied()
     check_executed(timed, record)
     bounds = dict(timed.bounds)
-    if atomics := max(bounds.get("atomics", 0.0), simulation.atomics()):
+    if atomics := max(bounds.get("atomics", 0.0), simulation.atomics(timed)):
         bounds["atomics"] = atomics
     cycles = max(timed.cycles, *bounds.values())
     exec_us = simulation.microseconds(cycles, bounds)
@@ -271,6 +286,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         slices=round(common("l2.slices")),
         read_clocks=round(common("registers.read_clocks")),
         wide_read_clocks=round(common("registers.wide_read_clocks")),
+        wide_rate=common("integers.wide_rate"),
         spread=round(3**0.5 * common("l2.spread") * machine.latencies["l2"]),
         wait_one_way=machine.dram_wait_one_way or 0.0,
         wait_mixed=machine.dram_wait_mixed or 0.0,

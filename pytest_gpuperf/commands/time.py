@@ -60,9 +60,10 @@ def add_parser(commands: Subcommands) -> None:
     )
     parser.add_argument(
         "--caches",
-        choices=("cold", "warm"),
+        choices=("cold", "warm", "dirty"),
         default="cold",
-        help="warm: L2 holds the data that the same launch leaves (default: cold)",
+        help="warm: L2 holds the data that the same launch leaves; dirty: L2 is full of data that others have written, as where a "
+        "benchmark overwrites it (default: cold)",
     )
     parser.add_argument(
         "--resources",
@@ -183,7 +184,7 @@ def _gantt(
 
     record = profile.records[0].each
     used = replace(profile.resources, shared_bytes=record.plan.shared_bytes) if model == EXPANDED else None
-    simulation = Simulation(record, load_machine(target), arguments.caches == "warm", expanded=used)
+    simulation = Simulation(record, load_machine(target), arguments.caches, expanded=used)
     by = f", {EXPANDED}" if model == EXPANDED else ""
     return sm_gantt_svg(simulation.window(*window), f"{profile.kernel} on {target}{by}")
 

@@ -193,7 +193,7 @@ def simulated_error(row: Row, *, assembled: bool = True) -> float:
     parameters = addresses + record.plan.parameters[len(addresses) :]
     plan = replace(record.plan, grid=(*row.grid, 1), parameters=parameters)
     expanded = None if assembled else replace(small.resources, shared_bytes=plan.shared_bytes)
-    found = simulated(replace(record, plan=plan), row.machine, warm=True, expanded=expanded)
+    found = simulated(replace(record, plan=plan), row.machine, caches="warm", expanded=expanded)
     return found.time_us / row.microseconds - 1
 
 

@@ -105,6 +105,14 @@ def test_warm_caches_hold_what_the_launch_left() -> None:
     assert warm.bounds.get("dram", 0.0) < cold.bounds["dram"] and warm.time_us < cold.time_us
 
 
+def test_reads_displace_what_others_wrote() -> None:
+    """Half a MiB is read and as much written; L2 is larger. DRAM moves three parts in place of two."""
+    given = copy()
+    cold, dirty = (ge.estimate(given, TARGET, caches=state) for state in ("cold", "dirty"))
+    assert dirty.model == EXPANDED and dirty.time_us > cold.time_us
+    assert dirty.bounds["dram"] == pytest.approx(1.5 * cold.bounds["dram"], rel=0.01)
+
+
 LOOP = """ld.param.u32 %r9, [n]; mov.u32 %r5, 0; mov.f32 %f1, 0f3F800000;
 L: fma.rn.f32 %f1, %f1, %f1, %f1; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r9; @%p1 bra L;
 mul.wide.u32 %q3, %r4, 4; add.s64 %q4, %q1, %q3; st.global.f32 [%q4], %f1; ret;

@@ -309,6 +309,19 @@ def test_a_warm_cache_holds_what_the_launch_before_left(toy: Machine) -> None:
         estimate(streaming(1), toy, caches="hot")
 
 
+@pytest.mark.parametrize("model", ["kleimenov-popova", "roofline"])
+def test_reads_displace_what_others_wrote(toy: Machine, model: str) -> None:
+    """1 MiB of L2 is full: what is read makes DRAM write as much, up to 0.95 MiB."""
+
+    def bound(given: TimingInput) -> float:
+        return estimate(given, toy, model=model, caches="dirty").bounds["dram"]
+
+    assert bound(streaming(256)) == pytest.approx(256 * 3072 / 80 / 1000)
+    assert bound(streaming(2048)) == pytest.approx((2048 * 2048 + 0.95 * (1 << 20)) / 80 / 1000)
+    # half of what DRAM moves is written, where it would be none
+    assert bound(streaming(256, stores=0)) == pytest.approx(256 * 2048 / 80 / 1000)
+
+
 @given(latency=st.floats(0, 1e12), bandwidth=st.floats(0, 1e12))
 def test_latency_and_bandwidth_meet_above_both(latency: float, bandwidth: float) -> None:
     found = smooth_max(latency, bandwidth)

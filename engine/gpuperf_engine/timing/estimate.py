@@ -22,7 +22,7 @@ from .why import add_advice, add_stalls, advice, stalls
 
 __all__ = ["AUTO", "CACHES", "EXPANDED", "MODELS", "SIMULATION", "Predictor", "estimate"]
 
-CACHES = ("cold", "warm")
+CACHES = ("cold", "warm", "dirty")
 
 MODELS = (*WAVE_MODELS, *HONG_KIM_MODELS)
 """Models of the counts of a launch: first the one that replaces the simulations, then those for comparison."""
@@ -48,8 +48,10 @@ def estimate(
     """Predict the time of a launch (of all launches, if the profile is a sum of several).
 
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
-    ``resources`` replaces the profile's registers and shared memory if given; ``caches``: ``cold``, or ``warm`` for a launch
-    that is run repeatedly, so that L2 holds the data of the previous run; ``search`` adds folders of machine files; ``why`` adds
+    ``resources`` replaces the profile's registers and shared memory if given; ``caches``: ``cold``, ``warm`` for a launch
+    that is run repeatedly, so that L2 holds the data of the previous run, or ``dirty`` if it is full of data that others have
+    written, as where a benchmark overwrites it before each launch (``triton.testing.do_bench``, NVBench): what the launch reads
+    makes DRAM write as much; ``search`` adds folders of machine files; ``why`` adds
     ``stalls`` and ``advice``, which take several additional predictions: simulations of a simulated launch, else predictions of
     Kleimenov-Popova.
     ``model``: ``simulation`` (of an SM on the machine code of ``ptxas``), ``simulation-expanded`` (on the machine code that the PTX
@@ -135,7 +137,7 @@ class Predictor:
             simulation = Simulation(
                 launch.record,
                 self.machine,
-                self.caches == CACHES[1],
+                self.caches,
                 launch.given_resources,
                 expanded=launch.resources if found.model == EXPANDED else None,
             )
@@ -146,7 +148,7 @@ class Predictor:
                 return _occupancy(given, self.machine)
 
             given = launch.given(self.machine)
-            model = WaveModel(given, self.machine, occupied(given), self.caches == CACHES[1], MODELS[0])
+            model = WaveModel(given, self.machine, occupied(given), self.caches, MODELS[0])
             waits = stalls(model)
             helps = advice(model, waits, launch.record, launch.resources, occupied)
             launch.explained.append(replace(found, stalls=waits, advice=helps))
@@ -221,7 +223,7 @@ class Predictor:
                 found = simulated(
                     record,
                     self.machine,
-                    warm=self.caches == CACHES[1],
+                    caches=self.caches,
                     resources=given,
                     expanded=used if name == EXPANDED else None,
                 )
@@ -267,14 +269,14 @@ def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Es
         model = MODELS[0]
     resident = _occupancy(given, machine)
     if model in HONG_KIM_MODELS:
-        return estimate_hong_kim(given, machine, resident, model, warm=state == "warm")
+        return estimate_hong_kim(given, machine, resident, model, state=state)
     if model == "roofline-datasheet":
         machine = replace(
             machine,
             dram_sustained_one_way=machine.dram_bandwidth,
             dram_sustained_mixed=machine.dram_bandwidth,
         )
-    return WaveModel(given, machine, resident, state == "warm", model).estimate()
+    return WaveModel(given, machine, resident, state, model).estimate()
 
 
 def _occupancy(given: TimingInput, machine: Machine) -> Occupancy:

@@ -96,7 +96,7 @@ def _caches(profile: Profile, index: int, machine: Machine, caches: str) -> Cach
         registers_per_thread=given.registers_per_thread,
         shared_bytes=given.shared_bytes,
     )
-    return estimate_caches(given, machine, resident, warm=caches == "warm")
+    return estimate_caches(given, machine, resident, caches=caches)
 
 
 def _ceilings(kinds: list[str], machine: Machine) -> tuple[Ceiling, ...]:

@@ -94,7 +94,7 @@ def timed_launch(
     numbers: SmNumbers,
     resident: int,
     shared_per_cta: int,
-    warm: bool,
+    caches: str,
     changed: Mapping[int, int] | None = None,
 ) -> Timed:
     """``Traced.timed`` of a launch; without changes also its reads from L2. Raises ``NotRun`` if the launch cannot be simulated,
@@ -111,7 +111,7 @@ def timed_launch(
         kernel.module.text,
         repr((plan.grid, plan.block, plan.cluster, plan.dynamic_shared, plan.parameters)),
         repr(image_traffic(record)),
-        repr((numbers, resident, shared_per_cta, warm, sorted((changed or {}).items()))),
+        repr((numbers, resident, shared_per_cta, caches, sorted((changed or {}).items()))),
     )
     known = cache.read(name)
     if known == _OF_INPUTS:
@@ -123,7 +123,7 @@ def timed_launch(
         if traced.of_inputs:
             cache.keep(name, _OF_INPUTS)
             name = _with_inputs(name, record)
-        timed = traced.timed(numbers, resident, shared_per_cta, warm, changed)
+        timed = traced.timed(numbers, resident, shared_per_cta, caches, changed)
         if not changed:
             timed = replace(timed, reads=_reads(traced, timed, numbers, resident, shared_per_cta))
     except NotRun as reason:

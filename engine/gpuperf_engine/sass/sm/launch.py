@@ -108,12 +108,12 @@ class Traced:
         numbers: SmNumbers,
         resident: int,
         shared_per_cta: int,
-        warm: bool,
+        caches: str,
         changed: Mapping[int, int] | None = None,
     ) -> Timed:
         """The time on a machine with at most ``resident`` CTAs on an SM and ``shared_per_cta`` bytes of shared memory for each.
-        ``warm``: L2 holds what the previous launch left; ``changed``: changes of instructions (``sm_records.Change``), by position."""
-        found = self._timed(numbers, resident, shared_per_cta, warm, changed)
+        ``caches``: as in ``timing.estimate``; ``changed``: changes of instructions (``sm_records.Change``), by position."""
+        found = self._timed(numbers, resident, shared_per_cta, caches, changed)
         issued = sum(item.issued for item in found.instructions)
         if found.ctas >= resident or issued > MOST_INSTRUCTIONS_AGAIN:
             return found
@@ -123,7 +123,7 @@ class Traced:
         fewer = replace(numbers, sm_count=clusters * size)
         if self.ctas_of_sm(fewer) == found.ctas:
             return found
-        other = self._timed(fewer, resident, shared_per_cta, warm, changed)
+        other = self._timed(fewer, resident, shared_per_cta, caches, changed)
         return replace(found, cycles=max(min(found.cycles, other.cycles), *found.bounds.values()))
 
     def _timed(
@@ -131,14 +131,14 @@ class Traced:
         numbers: SmNumbers,
         resident: int,
         shared_per_cta: int,
-        warm: bool,
+        caches: str,
         changed: Mapping[int, int] | None,
     ) -> Timed:
         plan = self.record.plan
         clusters, ctas = self._clusters(numbers), self.ctas_of_sm(numbers)
         resident = min(resident, ctas)
         copies = self._copies(numbers, resident)
-        memory = self.memory(numbers, resident, shared_per_cta, warm)
+        memory = self.memory(numbers, resident, shared_per_cta, caches)
         numbers = self.used(numbers)
         operations = Operations(self.graph, numbers)
         operations.change(changed or {})
@@ -175,7 +175,7 @@ class Traced:
         numbers: SmNumbers,
         resident: int,
         shared_per_cta: int,
-        warm: bool,
+        caches: str,
         start: int | None,
         clocks: int,
     ) -> Window:
@@ -186,7 +186,7 @@ class Traced:
         resident = min(resident, ctas)
         copies, memory = (
             self._copies(numbers, resident),
-            self.memory(numbers, resident, shared_per_cta, warm),
+            self.memory(numbers, resident, shared_per_cta, caches),
         )
         numbers = self.used(numbers)
         operations = Operations(self.graph, numbers)
@@ -253,7 +253,7 @@ class Traced:
         copying = self.classes.copying
         return Copies() if copying is None else copying.of(resident * numbers.sm_count)
 
-    def memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
+    def memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str) -> Memory:
         """The capacity of L1, the SM's share of the bandwidths, and the share of its accesses that comes from DRAM."""
         plan, part = self.record.plan, self._part(numbers, resident)
         classes, typical = self.classes, self.classes.typical
@@ -275,7 +275,7 @@ class Traced:
         footprint += images.read + images.written
         kept = footprint <= numbers.l2_kept
         left = 0.0
-        if warm:
+        if caches == "warm":
             left = min(1.0, max(0.0, (numbers.l2_lost - footprint) / (numbers.l2_lost - numbers.l2_kept)))
         shares, behind, rows, moved = [], [], [], {True: 0.0, False: 0.0}
         local = sum(
@@ -305,9 +305,14 @@ class Traced:
             moved[item.way in (1, 2)] += share * item.sectors * item.count
         moved[False] += images.read * (1.0 - left) / (_SECTOR * ctas)
         moved[True] += images.written * (1.0 - left) / (_SECTOR * ctas)
+        summed = max(1e-9, sum(moved.values()))
+        if caches == "dirty":
+            # What is read takes the place of what others have written.
+            moved[True] += min(moved[False], numbers.l2_kept / (_SECTOR * ctas))
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
         mix = min(1.0, lesser / numbers.fully_mixed)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
+        dram *= summed / max(1e-9, sum(moved.values()))
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
             l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind),

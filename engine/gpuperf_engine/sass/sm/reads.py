@@ -137,7 +137,7 @@ def _reads(
 
 def _memory(traced: Traced, numbers: SmNumbers, resident: int, shared_per_cta: int) -> Memory:
     """The memory of the simulation of time, with one group for all global accesses, and one for the local memory of each CTA."""
-    memory, classes = traced.memory(numbers, resident, shared_per_cta, False), traced.classes
+    memory, classes = traced.memory(numbers, resident, shared_per_cta, "cold"), traced.classes
     spaces = [group.space for group in classes.groups]
     weights = np.array(
         [len(classes.typical.touched(number)) * (space == "global") for number, space in enumerate(spaces)]

@@ -3,10 +3,11 @@
 Assumptions:
 
 - both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``), or L2 holds the data that the
-  same launch left there (``warm``, as if a kernel is run repeatedly);
+  same launch left there (``warm``, as if a kernel is run repeatedly), or is full of what others have written (``dirty``);
 - every distinct sector of a launch comes from DRAM once; every distinct written sector goes back to DRAM once. In a warm L2 neither
   happens for the share of the footprint that the previous launch left there: all of it up to ``l2.kept_whole`` of the cache, nothing
-  from ``l2.kept_none`` on (``common``), linear in between;
+  from ``l2.kept_none`` on (``common``), linear in between. In a dirty one, what is read from DRAM makes it write as much, up to
+  ``l2.kept_whole`` of the cache;
 - L1: a sector that a CTA reads again hits if the resident CTAs' distinct sectors fit into the L1 that their shared memory
   leaves; else the share that fits does. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, no
   reuse in L1 is counted at all;
@@ -65,7 +66,7 @@ class CacheEstimate:
 
 
 def estimate_caches(
-    given: TimingInput, machine: Machine, resident: Occupancy, *, warm: bool = False
+    given: TimingInput, machine: Machine, resident: Occupancy, *, caches: str = "cold"
 ) -> CacheEstimate:
     memory = given.memory
     read = memory.load_sectors * SECTOR
@@ -88,7 +89,7 @@ def estimate_caches(
     local_dram = local_missed * (1.0 - kept)
 
     # Each partition of L2 holds a copy of what its SMs read; written data are in one partition.
-    left = _left(machine.l2_partitions * first + memory.write_footprint, machine) if warm else 0.0
+    left = _left(machine.l2_partitions * first + memory.write_footprint, machine) if caches == "warm" else 0.0
     from_dram -= first * left
 
     others = machine.l2_partitions - 1
@@ -97,6 +98,9 @@ def estimate_caches(
     far = max(0.0, min(first * others, missed * foreign) - from_dram * foreign)
 
     written = (memory.store_sectors + memory.atomic_sectors) * SECTOR
+    to_dram = min(memory.write_footprint, written) * (1.0 - left) if written else 0.0
+    if caches == "dirty":
+        to_dram += min(from_dram, common("l2.kept_whole") * machine.l2_bytes)
     return CacheEstimate(
         l1_hit=1.0 - missed / read if read else 0.0,
         l2_hit=1.0 - from_dram / missed if missed else 0.0,
@@ -105,7 +109,7 @@ def estimate_caches(
         l2_read_bytes=missed,
         l2_write_bytes=written,
         dram_read_bytes=from_dram,
-        dram_write_bytes=min(memory.write_footprint, written) * (1.0 - left) if written else 0.0,
+        dram_write_bytes=to_dram,
         local_hit=local_hit,
         local_l2_bytes=local_missed,
         local_dram_bytes=local_dram,

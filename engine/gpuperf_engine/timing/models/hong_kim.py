@@ -116,11 +116,11 @@ def parallelism(given: Launch) -> Parallelism:
 
 
 def estimate_hong_kim(
-    given: TimingInput, machine: Machine, resident: Occupancy, model: str, *, warm: bool
+    given: TimingInput, machine: Machine, resident: Occupancy, model: str, *, state: str
 ) -> Estimate:
     """The estimate of a launch by one of ``HONG_KIM_MODELS``. The model has no bounds of single resources: the bound of its limiter is
     the whole time."""
-    caches = estimate_caches(given, machine, resident, warm=warm)
+    caches = estimate_caches(given, machine, resident, caches=state)
     modern = model == HONG_KIM
     launch, slowest = _launch(given, machine, resident, caches, modern=modern)
     found = parallelism(launch)

@@ -41,7 +41,7 @@ _DECIDES = 0.8
 
 @dataclass(frozen=True)
 class Simulation:
-    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` replace those of the
+    """A launch on a machine that runs its PTX. ``caches``: as in ``timing.estimate``; ``resources`` replace those of the
     code; ``changed``: changes of instructions (``sm_records.Change``), by position; ``expanded``: the registers and shared memory of a
     launch whose code follows from the PTX and the expansion table (``timing.expanded``), ``None`` for the code of ``ptxas``.
 
@@ -51,7 +51,7 @@ class Simulation:
 
     record: LaunchRecord
     machine: Machine
-    warm: bool = False
+    caches: str = "cold"
     resources: Resources | None = None
     changed: Mapping[int, int] | None = None
     expanded: Resources | None = None
@@ -92,7 +92,7 @@ class Simulation:
             numbers,
             resident.ctas_per_sm,
             resident.shared_per_cta,
-            self.warm,
+            self.caches,
             self.changed,
         )
 
@@ -102,7 +102,7 @@ class Simulation:
         return (
             self.code()
             .trace()
-            .window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.warm, start, clocks)
+            .window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.caches, start, clocks)
         )
 
     def atomics(self, timed: Timed) -> float:
@@ -138,7 +138,7 @@ def simulated(
     record: LaunchRecord,
     machine: Machine,
     *,
-    warm: bool = False,
+    caches: str = "cold",
     resources: Resources | None = None,
     expanded: Resources | None = None,
 ) -> Estimate:
@@ -146,7 +146,7 @@ def simulated(
     numbers_of(machine)
     if expanded is None:
         find_tool("ptxas")
-    return estimate_of(Simulation(record, machine, warm, resources, expanded=expanded))
+    return estimate_of(Simulation(record, machine, caches, resources, expanded=expanded))
 
 
 def estimate_of(simulation: Simulation) -> Estimate:

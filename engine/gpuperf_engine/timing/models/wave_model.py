@@ -74,12 +74,12 @@ class Waves:
 
 @dataclass(frozen=True, slots=True)
 class WaveModel:
-    """One launch on one machine by one of ``MODELS``, with warm or cold caches."""
+    """One launch on one machine by one of ``MODELS``; ``caches``: as in ``timing.estimate``."""
 
     given: TimingInput
     machine: Machine
     resident: Occupancy
-    warm: bool
+    caches: str
     model: str
     _paths: dict[float, PathTime] = field(default_factory=dict, compare=False, repr=False)
 
@@ -145,7 +145,7 @@ class WaveModel:
 
     def caches_of(self, resident: int) -> CacheEstimate:
         return estimate_caches(
-            self.given, self.machine, replace(self.resident, ctas_per_sm=resident), warm=self.warm
+            self.given, self.machine, replace(self.resident, ctas_per_sm=resident), caches=self.caches
         )
 
     def in_waves_of(

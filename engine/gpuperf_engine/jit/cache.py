@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["alone", "folder", "keep", "key", "read", "source_digest", "write"]
+__all__ = ["alone", "folder", "keep", "keep_all", "key", "read", "source_digest", "write"]
 
 _MAGIC = b"gpuperf2"
 _DIGEST = 20
@@ -73,12 +73,18 @@ _modules_then = 0
 def keep(name: str, content: bytes, *, reads_sources: bool = True) -> None:
     """Store compiled code, unless it may come from other sources than those in its ``key``. Without ``reads_sources``, only loaded
     modules produced it: later edits do not matter, and checking for them would take longer than code generation of a kernel."""
+    keep_all({name: content}, reads_sources=reads_sources)
+
+
+def keep_all(contents: Mapping[str, bytes], *, reads_sources: bool = True) -> None:
+    """Store several contents by name as ``keep`` does, with one look at the sources for all of them."""
     global _modules_then
     modules = len(sys.modules)
-    if not reads_sources and modules == _modules_then:
-        write(name, content)
-    elif _unchanged():
+    if reads_sources or modules != _modules_then:
+        if not _unchanged():
+            return
         _modules_then = modules
+    for name, content in contents.items():
         write(name, content)
 
 

@@ -122,7 +122,8 @@ class Value(ABC):
         return raw if type.is_bits else raw.bits(type)
 
     def _other(self, other: Value | Number, like: ScalarType | None = None) -> Value:
-        return other if isinstance(other, Value) else self.constant(other, like or self.type)
+        # numbers first: an abstract class takes far longer than a built-in one to say what its instances are
+        return self.constant(other, like or self.type) if isinstance(other, (int, float)) else other
 
     def __add__(self, other: Value | Number) -> Value:
         return self.apply("add", self._other(other))

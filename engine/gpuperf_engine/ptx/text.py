@@ -12,7 +12,8 @@ from ..source import Span
 
 __all__ = ["Text", "quoted", "shorten"]
 
-_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|/\*|"(?:[^"\\\n]|\\[^\n])*"|"', re.DOTALL)
+#: Empty strings side by side are one match: they are left as they are, however many.
+_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|/\*|(?:"")+|"(?:[^"\\\n]|\\[^\n])*"|"', re.DOTALL)
 #: An embedded text of another language.
 _EMBEDDED = re.compile(r"(?<=\.source_begin)\s.*?(?=\.source_end)", re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]")
@@ -74,6 +75,8 @@ class Text:
                     match.start(),
                     hint="strings end on the line they begin on",
                 )
+            if piece[1] == '"':
+                return piece
             return '"' + "_" * (len(piece) - 2) + '"'
         if piece == "/*":
             self.fail("comment without its closing '*/'", match.start())

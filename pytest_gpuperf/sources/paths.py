@@ -50,6 +50,9 @@ class SourcePaths:
     def _first(self, candidates: Iterable[Path]) -> Path | None:
         for candidate in candidates:
             try:
+                # most do not exist, and one question of the system tells; ``resolve`` asks one for each folder
+                if ".." not in candidate.parts and not candidate.is_file():
+                    continue
                 resolved = candidate.resolve()
                 if resolved.is_relative_to(self.rootdir) and resolved.is_file():
                     return resolved

@@ -55,6 +55,14 @@ def test_change(gpuperf, name):
 """
 
 
+#: The advice of a report takes a quarter of the time of all this: each simulates the launch again. No verdict depends on it.
+CONFTEST = """\
+from gpuperf_engine.timing import simulated_why
+
+simulated_why._advice = lambda *_: ()
+"""
+
+
 class Project:
     """A folder with the tests, in which the gate is run on one set of files after another.
 
@@ -70,6 +78,7 @@ class Project:
     ) -> None:
         self.folder = folder
         (folder / "pytest.ini").write_text("[pytest]\ngpuperf_judge = ptx\n", encoding="utf-8")
+        (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
         module = MODULE.format(
             examples=str(EXAMPLES),
             runs=dict(runs),

@@ -106,30 +106,30 @@ def check_counts(record: LaunchRecord, joined: bool = False) -> None:
     np.testing.assert_array_equal(accesses, expected)
 
 
-@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("case", KERNELS, ids=lambda case: case.name)
-def test_blocks_and_lanes_are_those_of_the_launch(case: Case, joined: bool) -> None:
+def test_blocks_and_lanes_are_those_of_the_launch(case: Case) -> None:
     engine = Engine(case.text, "llvm", ("memory", "inputs"))
     execute(case.program(), engine)
     for profile in engine.profiles[:2]:
         record = profile.records[0]
         reason = REFUSED.get(record.program.kernel.name)
         if reason is None:
-            check_counts(record, joined)
+            for joined in (False, True):
+                check_counts(record, joined)
         else:
             with pytest.raises(NotRun, match=reason):
                 traced(record)
 
 
-@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("test", FILES, ids=lambda test: test.name)
-def test_lanes_meet_where_those_of_the_launch_do(test: PtxTest, joined: bool) -> None:
+def test_lanes_meet_where_those_of_the_launch_do(test: PtxTest) -> None:
     device = ge.Device(("memory", "inputs"), memory_bytes=1 << 24)
     args = [device.array(item) if np.ndim(item) else item for item in test.arguments()]
     kernel = ge.parse(test.text, path=f"{test.name}.ptx")[test.entry]
     shape = test.shape
     profile = device.launch(kernel, shape["grid"], shape["block"], args, shared_bytes=shape["shared"])
-    check_counts(profile.records[0], joined)
+    for joined in (False, True):
+        check_counts(profile.records[0], joined)
 
 
 def run(

@@ -60,7 +60,7 @@ class Drawn:
 def check(choices: Choices, shape: str, show: Callable[[str], None]) -> None:
     block, grid = BLOCKS[choices.number(0, len(BLOCKS) - 1)], choices.number(1, 3)
     if shape == "ordered" and np.prod(block) * grid > MOST_IN_LINE:
-        block, grid = ((33, 1), (12, 2), (8, 3))[grid - 1]
+        block, grid = ((33, 1), (6, 2), (4, 3))[grid - 1]
     text = SHAPES[shape](choices)
     show(text)
     threads = int(np.prod(block)) * grid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -41,7 +42,8 @@ def run(backend: str, text: str, *arrays: np.ndarray) -> list[np.ndarray]:
 # -- loads and stores ------------------------------------------------------------------------------------------------------
 
 
-def moves() -> list[Form]:
+@cache
+def moves() -> tuple[Form, ...]:
     """A few forms of each line, such that every type and vector of it comes."""
     found = []
     for row in rows():
@@ -55,7 +57,7 @@ def moves() -> list[Form]:
             key = space, form.modifier("type"), form.modifier("vec")
             seen.setdefault(key, form)
         found += seen.values()
-    return found
+    return tuple(found)
 
 
 def _address(form: Form, place: int) -> str:
@@ -196,7 +198,8 @@ st.global.v8.b32 [l10], {{r18, _, r18, r18, r18, r18, r18, r18}}; ld.global.b32 
 # -- atomics ---------------------------------------------------------------------------------------------------------------
 
 
-def atomics() -> list[Form]:
+@cache
+def atomics() -> tuple[Form, ...]:
     """All operations of all types and vectors, in global, shared and generic memory, one form each."""
     seen: dict[tuple[object, ...], Form] = {}
     for row in rows():
@@ -209,7 +212,7 @@ def atomics() -> list[Form]:
                 )
                 key = row.name, operation, form.modifier("type"), form.modifier("vec"), form.space
                 seen.setdefault(key, form)
-    return list(seen.values())
+    return tuple(seen.values())
 
 
 def _operation(form: Form) -> str:

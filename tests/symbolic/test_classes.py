@@ -1,6 +1,6 @@
 """Block classes count what running every block counts, block by block of the program, or refuse and say why.
 
-``GPUPERF_CLASS_LAUNCHES=N`` launches each kernel N times (default 2) and makes N·15 random kernels;
+``GPUPERF_CLASS_LAUNCHES=N`` launches each kernel N times (default 1) and makes N·15 random kernels;
 ``GPUPERF_CLASS_FIRST`` is the first seed (default 0).
 """
 
@@ -31,7 +31,7 @@ from tests.symbolic.running import (
     text,
 )
 
-LAUNCHES = int(os.environ.get("GPUPERF_CLASS_LAUNCHES", "2"))
+LAUNCHES = int(os.environ.get("GPUPERF_CLASS_LAUNCHES", "1"))
 FIRST = int(os.environ.get("GPUPERF_CLASS_FIRST", "0"))
 FILES = ("measured", "loops", "integers", "divisions", "warps", "refused", "written")
 ENTRIES = [f"{file}-{entry}" for file in FILES for entry in module(file).kernels]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +17,11 @@ from gpuperf_engine.timing.expanded.rewriting import Rewritten
 from gpuperf_engine.timing.expanded.unrolling import unrolled
 from tests.support import head
 
-__all__ = ["LANES", "WORDS", "Both", "kernel", "looped", "run"]
+__all__ = ["LANES", "LOOPS", "WORDS", "Both", "kernel", "looped", "run"]
 
 LANES = np.arange(32, dtype=np.int64)
+LOOPS = int(os.environ.get("GPUPERF_RANDOM_LOOPS", "1"))
+"""How many times as many random loops are tested as suffice for each kind to come."""
 WORDS = 4096
 """32-bit words of the array that kernels read."""
 #: %r0: the lane, %r1: the parameter, %rd0: the array that is read, %rd1: the lane's place in the other one.

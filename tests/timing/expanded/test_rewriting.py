@@ -12,7 +12,7 @@ from gpuperf_engine.timing.expanded.repeats import without_repeats
 from gpuperf_engine.timing.expanded.rewriting import Rewritten
 from tests.engine.random_kernels import Seeded
 
-from .rewritten import LANES, Both, looped, run
+from .rewritten import LANES, LOOPS, Both, looped, run
 from .test_unrolling import random_loop
 
 STORE = "st.global.u32 [%rd1], %r9;"
@@ -159,7 +159,7 @@ def test_loops_with_barriers_and_matrices(bound: str, barrier: bool) -> None:
         assert branches == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3 * LOOPS))
 def test_random_loops(seed: int) -> None:
     """Of 12 loops each."""
     choices = Seeded(2000 + seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tests.engine.random_kernels import Seeded
 
-from .rewritten import LANES, WORDS, looped, run
+from .rewritten import LANES, LOOPS, WORDS, looped, run
 
 COMPARED: dict[str, Callable[[int, int], bool]] = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "ne": operator.ne,
@@ -480,7 +480,7 @@ def random_loop(choices: Seeded, number: int) -> str:
     return "\n".join(text)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5 * LOOPS))
 def test_random_bodies(seed: int) -> None:
     """Of 25 loops each."""
     choices = Seeded(1000 + seed)

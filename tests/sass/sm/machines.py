@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from gpuperf_engine.jit.ir.sm_records import END
-from gpuperf_engine.sass.graph import build_graph
+from gpuperf_engine.sass.graph import Graph, build_graph
 from gpuperf_engine.sass.listing import Decoded, Listing
 from gpuperf_engine.sass.sm.asynchronous import Copies, Moved
 from gpuperf_engine.sass.sm.classes import Classes
@@ -90,6 +91,12 @@ def decoded(texts: list[str]) -> Listing:
     return Listing(tuple(items), {"k": 0}, frozenset())
 
 
+@lru_cache(maxsize=64)
+def _graph_of(texts: tuple[str, ...]) -> Graph:
+    """The same code often runs on one machine after the other."""
+    return build_graph(decoded(list(texts)), "k")
+
+
 def access(wavefronts: int, lines: dict[int, int] | None = None, lanes: int = 32) -> list[int]:
     """What a stream has of an access: ``lines``: sectors (bits) by number."""
     lines = lines or {}
@@ -128,7 +135,7 @@ def run(
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
     ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory; ``filled``: sectors (bits) of each line
     that are written in part; ``drawn``, ``together``, ``l2_kept`` and ``l2_lost``: as in ``Memory``, and so are ``images``."""
-    graph = build_graph(decoded(texts), "k")
+    graph = _graph_of(tuple(texts))
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
     stream = np.concatenate(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -289,11 +290,7 @@ def test_sectors_far_apart_take_the_rows_that_dram_opens(name: str) -> None:
     assert machine.dram_row_interval is not None
     ends = []
     for loads in (10, 30):
-        count = iter(range(32 * loads * 32))
-        words = [
-            [word for _ in range(loads) for word in access(1, {next(count): 1 for _ in range(32)})]
-            for _ in range(32)
-        ]
+        words = apart(32, loads, 32, 1)
         code = [f"LDG.E R{8 + n}, [R2.64]" for n in range(loads)] + ["EXIT"]
         rate = numbers.one_way / machine.sm_count
         how = {"dram_rate": rate, "row_rate": numbers.row_rate / machine.sm_count, "mixed": 0.0}
@@ -316,15 +313,21 @@ def test_bank_conflicts_take_their_wavefronts(name: str, wavefronts: int) -> Non
     assert (seen.cycles - numbers.turnaround) / 800 == pytest.approx(each, rel=CLOSE)
 
 
+@cache
+def apart(warps: int, loads: int, lines: int, sectors: int) -> list[list[int]]:
+    """Of each warp its accesses, each of which reads lines of its own. Every machine has the same."""
+    count = iter(range(warps * loads * lines))
+    return [
+        [word for _ in range(loads) for word in access(1, {next(count): sectors for _ in range(lines)})]
+        for _ in range(warps)
+    ]
+
+
 def streamed(name: str, level: str, sectors: int, loads: int) -> int:
     """Clocks in which 32 warps have read four lines with each of so many loads."""
     machine, numbers = described(name)
     warps, lines = 32, 4
-    count = iter(range(warps * loads * lines))
-    words = [
-        [word for _ in range(loads) for word in access(1, {next(count): sectors for _ in range(lines)})]
-        for _ in range(warps)
-    ]
+    words = apart(warps, loads, lines, sectors)
     seen = run(
         [f"LDG.E R{8 + n % 200}, [R2.64]" for n in range(loads)] + ["EXIT"], words, numbers=numbers, lines=warps * loads * lines,
         share=float(level == "dram"), dram_rate=numbers.one_way / machine.sm_count, l2_rate=machine.l2_bandwidth / machine.sm_count,

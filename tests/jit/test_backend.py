@@ -275,8 +275,13 @@ def test_a_kernel_without_a_body_is_not_launched() -> None:
         ge.Device().launch(kernel, 1, 32, [])
 
 
-def test_of_too_many_entries_those_in_use_stay(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_cache, "MOST_ENTRIES", 4)
+@pytest.mark.parametrize(("limit", "most"), [("MOST_ENTRIES", 4), ("MOST_BYTES", 140)])
+def test_of_too_many_entries_or_bytes_those_in_use_stay(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    """Six entries of 29 bytes: two are half of four, and of 140 bytes."""
+    monkeypatch.setattr(native_cache, limit, most)
+    monkeypatch.setattr(native_cache, "_FEW_ENTRIES", 4)
     native_cache._make_room.cache_clear()
     for age, name in enumerate("abcdef"):
         native_cache.write(name, name.encode())
@@ -285,7 +290,7 @@ def test_of_too_many_entries_those_in_use_stay(cache: Path, monkeypatch: pytest.
         assert native_cache.read(name) == name.encode()
     native_cache._make_room.cache_clear()
     native_cache.write("g", b"g")
-    assert {path.name for path in programs(cache)} == {"a", "e", "f", "g"}
+    assert {path.name for path in programs(cache)} == {"e", "f", "g"}
 
 
 def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:

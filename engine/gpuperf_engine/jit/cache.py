@@ -32,8 +32,10 @@ __all__ = ["alone", "folder", "keep", "keep_all", "key", "read", "source_digest"
 
 _MAGIC = b"gpuperf2"
 _DIGEST = 20
-#: objects kept; a few hundred kilobytes each at most
-MOST_ENTRIES = 4000
+#: entries kept, and their bytes: objects of up to a few hundred kilobytes, and many times as many predictions of some dozen bytes
+MOST_ENTRIES, MOST_BYTES = 30_000, 1 << 30
+#: so few need not be added up
+_FEW_ENTRIES = 2000
 #: seconds before the time of use of an entry is updated again
 _STILL_USED = 60.0
 _SOURCES = (".py", ".lark", ".yaml")
@@ -224,14 +226,21 @@ def _head(name: str, content: bytes) -> bytes:
 
 @cache
 def _make_room(base: Path) -> None:
-    """Evict the least recently used half if there are too many entries; once per process."""
+    """Evict the least recently used ones until half is left if there are too many entries or bytes; once per process."""
     try:
-        if len(os.listdir(base)) <= MOST_ENTRIES:
+        if len(os.listdir(base)) <= min(_FEW_ENTRIES, MOST_ENTRIES):
             return
         with os.scandir(base) as entries:
-            oldest = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
-        for _, path in oldest[: len(oldest) // 2]:
+            found = [(entry.stat(), entry.path) for entry in entries if entry.is_file()]
+        found.sort(key=lambda one: one[0].st_mtime)
+        left, room = len(found), sum(status.st_size for status, _ in found)
+        if left <= MOST_ENTRIES and room <= MOST_BYTES:
+            return
+        for status, path in found:
+            if left <= MOST_ENTRIES // 2 and room <= MOST_BYTES // 2:
+                return
             os.unlink(path)
+            left, room = left - 1, room - status.st_size
     except OSError:
         return
 

@@ -72,6 +72,8 @@ class Machine:
     operand_rate: float | None
     #: Lanes of the tensor unit in products with FP16 or integer accumulators or of packed 4-bit numbers; ``None``: as in others.
     tensor_fp16_accumulate: float | None
+    #: Of bitwise instructions, shifts, and minima and maxima in single precision; ``None``: those of the integer unit.
+    logic_lanes: float | None
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int

@@ -90,6 +90,9 @@ QUANTITIES = (
         minimum=0.01,
         needed=False,
     ),
+    QuantityRule(
+        "sm", "logic", "logic_lanes", "lanes/sub-partition", whole=False, minimum=0.01, needed=False
+    ),
     QuantityRule("registers", "per_sm", "registers_per_sm", "registers"),
     QuantityRule("registers", "per_cta", "registers_per_cta", "registers"),
     QuantityRule("registers", "per_thread", "max_registers_per_thread", "registers"),

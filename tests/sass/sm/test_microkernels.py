@@ -141,6 +141,20 @@ def test_multiply_adds_of_64_bits_have_half_the_rate() -> None:
     assert 32 * 300 * 4 * numbers.parts / ended == pytest.approx(32, rel=CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("text", "lanes"),
+    [("IADD3 R{}, R1, R2, RZ", 128), ("LOP3.LUT R{}, R1, R2, RZ, 0xc0, !PT", 64), ("SHF.L.U32 R{}, R1, 0x3, RZ", 64),
+     ("FMNMX R{}, R1, R2, PT", 64), ("F2I.TRUNC.NTZ R{}, R1", 2), ("IMAD R{}, R1, R2, c[0x0][0x160]", 64)],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["rtx-5090", "rtx-5080", "rtx-pro-6000-blackwell"])
+def test_integers_of_12_0(name: str, text: str, lanes: int) -> None:
+    """Results per clock and SM (CUDA C++ Best Practices Guide 13.4, throughput of native arithmetic instructions)."""
+    numbers = described(name)[1]
+    code = [text.format(8 + 2 * (n % 60)) for n in range(60)] + ["EXIT"]
+    ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - numbers.turnaround
+    assert 32 * 60 * 4 * numbers.parts / ended == pytest.approx(lanes, rel=CLOSE)
+
+
 def test_the_pipes_of_single_precision_are_as_busy_as_on_an_h100() -> None:
     """FMA 25.5 % in 399,504,955 clocks (Nsight Compute, ahmadsharif1/cuda_study be5cef0, ``matmul_naive``, 4096 × 8192 × 16,384). Its
     loop has 16 FFMA and 17 IMAD.WIDE for 16 steps along k, in 73 instructions: 4.5625 a step, and 4.5655 were counted. The percentage

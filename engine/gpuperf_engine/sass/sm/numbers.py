@@ -63,7 +63,7 @@ class SmNumbers:
     ``float_turns``: turns of one with floating-point numbers;
     ``tensor_read`` and ``tensor_write``: bytes per clock that a lane of tensor memory exchanges with registers, 0 without tensor
     memory; ``tensor_fp16_accumulate``: lanes of the tensor unit in products with FP16 or integer accumulators or of packed 4-bit
-    numbers, 0 if as in others;
+    numbers, 0 if as in others; ``logic_lanes``: of bitwise instructions, shifts, minima and maxima, 0 if as of the integer unit;
     ``slices``: slices of L2, whose latencies are evenly spaced up to ``spread`` clocks around the mean; ``read_clocks``: in
     which an instruction of fixed latency reads its registers, ``wide_read_clocks`` if it reads more from a bank than that;
     ``wide_rate``: of an integer multiply-add with a result of 64 bits, as a part of that of others.
@@ -104,6 +104,7 @@ class SmNumbers:
     tensor_read: float = 0.0
     tensor_write: float = 0.0
     tensor_fp16_accumulate: float = 0.0
+    logic_lanes: float = 0.0
     shared_unit: int = 0
     other_reads: float = 0.0
     slices: int = 1

@@ -51,6 +51,7 @@ _PIPES = (
     "other",
 )
 _INTEGER = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
+_LOGIC = frozenset(["LOP3", "LOP", "SHF", "SHL", "SHR", "FMNMX", "FMNMX3"])
 _HALF = frozenset(["HFMA2", "HADD2", "HMUL2", "HADD2_32", "HFMA2_32", "HMUL2_32"])
 _CONVERSIONS, _WIDE = frozenset(["F2F", "F2I", "I2F", "FRND"]), frozenset(["F64", "S64", "U64"])
 _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
@@ -98,6 +99,8 @@ def unit_of_opcode(opcode: str, architecture: int) -> str:
         return "fp16"
     if base in _CONVERSIONS and _WIDE.intersection(words) and _narrow(architecture):
         return "fp64"
+    if base == "F2I" and not _WIDE.intersection(words) and _slow(architecture):
+        return "fp64"
     return pipe_of(opcode, architecture)
 
 
@@ -105,6 +108,13 @@ def unit_of_opcode(opcode: str, architecture: int) -> str:
 def _narrow(architecture: int) -> bool:
     """Whether conversions from and to 64-bit types go through the 64-bit pipe."""
     expansion = expansion_of("cvt.f64.f32", divmod(architecture, 10))
+    return expansion is not None and "fp64" in expansion.units
+
+
+@cache
+def _slow(architecture: int) -> bool:
+    """Whether conversions of single precision to integers go there too."""
+    expansion = expansion_of("cvt.rzi.s32.f32", divmod(architecture, 10))
     return expansion is not None and "fp64" in expansion.units
 
 
@@ -284,6 +294,9 @@ class Operations:
             busy = max(1, round(32 / lanes * cost.instructions))
         pipe = numbers.pipes.get(unit, unit)
         index = _index(pipe)
+        if item.base in _LOGIC and numbers.logic_lanes:
+            # The other half than that of the integer multipliers, where these cores execute single precision too.
+            return _index("fma+") if pipe == "fma" else index, NONE, max(1, round(32 / numbers.logic_lanes))
         if unit == "fma" and lanes >= 32:
             # two halves of 16 lanes
             return index, _index("fma+"), 2

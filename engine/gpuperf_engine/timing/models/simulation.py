@@ -281,6 +281,7 @@ def numbers_of(machine: Machine) -> SmNumbers:
         tensor_read=machine.tensor_memory_read or 0.0,
         tensor_write=machine.tensor_memory_write or 0.0,
         tensor_fp16_accumulate=machine.tensor_fp16_accumulate or 0.0,
+        logic_lanes=machine.logic_lanes or 0.0,
         shared_unit=machine.shared_carve_out or 0,
         other_reads=machine.l2_other_reads or 0.0,
         slices=round(common("l2.slices")),

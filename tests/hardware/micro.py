@@ -33,6 +33,7 @@ from .micro_parts import (
     UNROLL,
     atomics,
     barrier,
+    busy_warps,
     chain,
     frame,
     global_access,
@@ -176,6 +177,9 @@ def launches() -> Iterator[tuple[str, str, Launch]]:
         yield launch(text, steps * CHAINS, ctas=0, threads=1024)
     yield launch(three_operands("rate_fma_three"), steps * CHAINS, ctas=0, threads=1024)
     yield launch(two_pipes("rate_issue"), 8 * UNROLL // 2 * LOOPS, ctas=0, threads=1024)
+    for label, warps in (("same_part", 0b10001), ("other_parts", 0b00011)):
+        text = busy_warps("busy_warps")
+        yield launch(text, steps * CHAINS, label=label, ctas=0, ctas_per_sm=64, threads=256, argument=warps)
     for name, facts in MATRIX.items():
         plain = name.replace(".", "_")
         yield launch(matrix(f"latency_mma_{plain}", facts, 1), 16 * LOOPS)

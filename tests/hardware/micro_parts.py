@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "CHAINS", "LOOPS", "UNROLL", "atomics", "barrier", "chain", "frame", "global_access", "keep", "matrix", "pointer_chase",
-    "repeated", "shared_access", "shared_chase", "stream", "three_operands", "two_pipes",
+    "CHAINS", "LOOPS", "UNROLL", "atomics", "barrier", "busy_warps", "chain", "frame", "global_access", "keep", "matrix",
+    "pointer_chase", "repeated", "shared_access", "shared_chase", "stream", "three_operands", "two_pipes",
 ]  # fmt: skip
 
 UNROLL = 64
@@ -120,6 +120,23 @@ def three_operands(entry: str) -> str:
         for i in range(count)
     ]
     return frame(entry, "\n".join(before), repeated(step), keep("f32", count), "sm_75")
+
+
+def busy_warps(entry: str) -> str:
+    """Chains of multiply-adds in the warps of a CTA whose bits are set in ``size``; the others wait at the barrier of each round. If
+    all CTAs begin in the same sub-partition, warps 0 and 4 take twice as long as warps 0 and 1."""
+    before = ["ld.global.f32 %f3, [%mine];", "ld.global.f32 %f4, [%mine+8];"]
+    before += [f"ld.global.f32 %f{i + 8}, [%mine+{16 + 8 * i}];" for i in range(CHAINS)]
+    before += [
+        "cvt.u32.u64 %r6, %size;",
+        "shr.u32 %r7, %r310, 5;",
+        "shr.u32 %r6, %r6, %r7;",
+        "and.b32 %r6, %r6, 1;",
+    ]
+    before += ["setp.eq.u32 %p5, %r6, 0;"]
+    step = [f"fma.rn.f32 %f{i + 8}, %f{i + 8}, %f3, %f4;" for _ in range(UNROLL) for i in range(CHAINS)]
+    body = f"@%p5 bra idle;\n{repeated(step)}\nidle:"
+    return frame(entry, "\n".join(before), body, keep("f32", CHAINS), "sm_75", rounds=16)
 
 
 def two_pipes(entry: str) -> str:

@@ -25,8 +25,8 @@ MACHINE = {
         "redux_add": "REDUX", "mma_m16n8k8_f32_f16": "HMMA", "mma_m16n8k16_f32_f16": "HMMA", "mma_m16n8k16_f16_f16": "HMMA",
         "mma_m16n8k16_f32_bf16": "HMMA", "mma_m16n8k8_f32_tf32": "HMMA", "mma_m16n8k32_s32_s8": "IMMA", "mma_m8n8k4_f64": "DMMA",
     }.items()},
-    "rate_fma_three": "FFMA", "rate_issue": "FFMA|LOP3", "chase_ca": "LDG", "chase_cg": "LDG", "chase_shared": "LDS",
-    "chase_cluster_away": "LD", "chase_cluster_here": "LD", "shared_load": "LDS", "shared_load_v2": "LDS.64",
+    "rate_fma_three": "FFMA", "rate_issue": "FFMA|LOP3", "busy_warps": "FFMA", "chase_ca": "LDG", "chase_cg": "LDG",
+    "chase_shared": "LDS", "chase_cluster_away": "LD", "chase_cluster_here": "LD", "shared_load": "LDS", "shared_load_v2": "LDS.64",
     "shared_load_v4": "LDS.128", "global_load_ca": "LDG", "global_load_cg": "LDG", "barrier": "BAR.SYNC",
     "barrier_cluster": "UCGABAR_WAIT", "copy_async": "LDGSTS", "copy_async_4": "LDGSTS", "mbarrier_pass": "SYNCS.ARRIVE",
     **{f"atomic_{space}_{how}": f"ATOM{letter}" for space, letter in (("global", "G"), ("shared", "S"))

@@ -32,6 +32,9 @@ def combining(body: str, architecture: int = 80) -> list[str]:
         ("red.global.xor.b32 [%rd1], %r4;", [*REDUCED[:2], "RED", "REDUX", "S2R", "VOTE"]),
         ("red.shared.add.u32 [tile], %r4;", ["ATOMS", *REDUCED[:3], "S2R", "VOTE"]),
         ("red.shared.add.u32 [tile], 1;", ["ATOMS"]),
+        ("red.shared.inc.u32 [tile], -1;", ["ATOMS"]),
+        ("red.shared.add.s32 [tile], 1;", ["ATOMS", *COUNTED[:3], "S2R", "VOTE"]),
+        ("red.shared.add.u32 [tile], 2;", ["ATOMS", *COUNTED[:3], "S2R", "VOTE"]),
         ("red.global.add.f32 [%rd1], 0f3F800000;", ["RED"]),
         ("red.global.add.u64 [%rd1], %rd6;", ["RED"]),
         ("add.u64 %rd7, %rd1, %rd6; red.global.add.u32 [%rd7], 1;", ["RED"]),
@@ -62,3 +65,4 @@ def test_without_redux_only_counts_are_combined() -> None:
     end = "mul.wide.u32 %rd8, %r4, 4; add.u64 %rd9, %rd2, %rd8; st.global.u32 [%rd9], %r4;"
     assert combining(f"red.global.max.u32 [%rd1], %r4;{end}", 75) == ["RED"]
     assert "VOTE" in combining(f"red.global.add.u32 [%rd1], 1;{end}", 75)
+    assert "VOTE" in combining(f"red.shared.add.u32 [tile], 1;{end}", 75)

@@ -45,6 +45,8 @@ _PAST_L1 = 128
 #: Flag of a site: it stores.
 _STORE = 32
 ATOMICS = ("ATOM", "RED")
+#: Flag of a site: of lanes of an atomic at one word shared memory takes one, for their number.
+_COUNTS_LANES = 16
 #: From 8.0 on, flags of a site: registers are packed only if all lanes access the same; loads have them packed if neighbours load the
 #: same and no lanes conflict, as counted on 8.0, 8.6 and 12.0 (docs/simulation.md). NVIDIA states for 7.0 to 7.5 that they are if
 #: neighbours do (docs/metrics.md).
@@ -122,6 +124,8 @@ def named_of(tracer: TraceKernel, of_site: list[int]) -> Named:
             flags = _STORE
         if item.base == "LDGSTS" and site.space == "global" and "BYPASS" in words:
             flags = _PAST_L1
+        if item.base == "ATOMS" and "POPC" in words:
+            flags |= _COUNTS_LANES
         if item.base == "LDSM":
             width = 4
             flags = {"4": 0, "2": 2}.get(words[-1], 4)

@@ -39,7 +39,7 @@ from ...simt.program import Program
 from ..launch.allocation import Allocation
 from .asynchronous import PRODUCTS, committed_of, is_recorded, made_of, register_limits, uniform_of
 from .chains import chains_of, predecessors_of
-from .combining import Combined, combined_of, value_of
+from .combining import Combined, combined_of, counts_lanes, value_of
 from .folding import Folds, folds_of
 from .merging import Merges, merges_of
 from .numbering import Numbers
@@ -515,6 +515,8 @@ class _Builder:
         if effect is ATOMIC and not used:
             results = ()
         opcode = memory_opcode(item, space, used)
+        if effect in (ATOMIC, REDUCTION) and counts_lanes(item, space, self.architecture, used):
+            opcode = "ATOMS.POPC.INC.32"
         if size:
             opcode = opcode.partition(".")[0] + width(size)
         addresses = self.roots_of(

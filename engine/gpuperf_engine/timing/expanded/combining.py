@@ -11,12 +11,14 @@ from ...flow.operands import access_bytes, matched
 from ...isa.effects import ATOMIC, REDUCTION
 from ...ptx.syntax import Immediate, Instruction, Operand
 
-__all__ = ["Combined", "combined_of", "value_of"]
+__all__ = ["Combined", "combined_of", "counts_lanes", "value_of"]
 
 _OPERATIONS = frozenset(["add", "min", "max", "and", "or", "xor"])
 _INTEGERS = frozenset(["u32", "s32", "b32", "u64", "s64", "b64"])
-#: The first architecture with ``redux.sync``.
+#: The first architecture with ``redux.sync``, and of which shared memory counts the lanes at each address.
 _REDUX = 80
+#: Operations and operands that add one to each word.
+_INCREMENTS = {("add", 1), ("inc", 0xFFFFFFFF)}
 _REDUCED = {
     "add": "REDUX.SUM",
     "min": "REDUX.MIN",
@@ -42,6 +44,16 @@ def value_of(item: Instruction) -> Operand | None:
     return found[0] if found else None
 
 
+def counts_lanes(item: Instruction, space: str, architecture: int, used: bool) -> bool:
+    """Whether shared memory counts the lanes at each address (``ATOMS.POPC.INC``). Arguments as for ``combined_of``."""
+    words, value = item.opcode.split("."), value_of(item)
+    if space != "shared" or used or architecture < _REDUX or words[-1] != "u32":
+        return False
+    return isinstance(value, Immediate) and any(
+        (word, value.value & 0xFFFFFFFF) in _INCREMENTS for word in words
+    )
+
+
 def combined_of(
     item: Instruction, space: str, architecture: int, used: bool, uniform: bool
 ) -> Combined | None:
@@ -53,10 +65,10 @@ def combined_of(
         return None
     if not name or words[-1] not in _INTEGERS or {"v2", "v4", "v8", "cas", "exch"} & set(words):
         return None
+    if counts_lanes(item, space, architecture, used):
+        return None
     size = access_bytes(item)
     if name == "add" and uniform:
-        if space == "shared" and size == 4 and not used and isinstance(value_of(item), Immediate):
-            return None  # ATOMS.POPC.INC
         return Combined("POPC", size // 4 if used else 0)
     if not used and size == 4 and architecture >= _REDUX:
         return Combined(_REDUCED[name], 0)

@@ -31,7 +31,7 @@ from .unrolling import unrolled
 
 __all__ = ["REVISION", "ExpandedCode"]
 
-REVISION = 3
+REVISION = 4
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.

@@ -30,7 +30,7 @@ from .executed import check_executed
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 35
+REVISION = 36
 """To be raised when the simulated time of a launch changes: stored times are then not comparable."""
 _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _EXPANDED = 1000

@@ -110,8 +110,9 @@ def sm_by_lanes(s: Stream, words: int, width: int, step: int) -> int:
     return total | most << 8
 
 
-def sm_most(words: int) -> int:
-    """The number of lanes that access the most accessed word."""
+def sm_most(words: int, same: int) -> int:
+    """The number of lanes that access the most accessed word, or, with ``same`` 31, the most accessed bank: the bits of the numbers of
+    words that have to be the same."""
     most = 0
     lane = 0
     while lane < 32:
@@ -120,7 +121,7 @@ def sm_most(words: int) -> int:
             count = 0
             other = 0
             while other < 32:
-                if load32(words + 4 * other) == word:
+                if load32(words + 4 * other) != END and (load32(words + 4 * other) ^ word) & same == 0:
                     count += 1
                 other += 1
             if count > most:
@@ -289,8 +290,9 @@ def sm_turns(words: int) -> int:
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """Append an access, and return the end of the stream. The site has the kind of memory (0 shared, 1 global, 2 local, 3 an mbarrier,
     4 the value of an mbarrier operation, 5 a copy, 6 generic, 7 a word, 8 an image), the words of a lane, the group, and flags: 1 for
-    an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 16 if registers are packed only where no lanes conflict, 32
-    for a store, 64 if they are packed only if all lanes access the same word, 128 if the data do not come from L1."""
+    an atomic or a reserved mbarrier, twice the log2 of 32 / its lanes, 16 if registers are packed only where no lanes conflict (of an
+    atomic: if the lanes at one word are one), 32 for a store, 64 if they are packed only if all lanes access the same word, 128 if
+    the data do not come from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, load8(site + 3), out)
@@ -314,12 +316,18 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
         return out + 4
     passes = width
     if how & 1:
-        passes = sm_most(words)
+        # a bank changes one word at a time
+        if space == 0 and how & 16:
+            passes = sm_passes(s, words, 0, 32, 1)
+        elif space == 0:
+            passes = sm_most(words, 31)
+        else:
+            passes = sm_most(words, END)
     elif how >> 7:
         passes = 0
     elif space != 2:
         packed = 0
-        if space == 0 and (how & 32) == 0 and ((how & 64) == 0 or sm_most(words) == lanes):
+        if space == 0 and (how & 32) == 0 and ((how & 64) == 0 or sm_most(words, END) == lanes):
             packed = 1 + (how >> 4 & 1)
         passes = sm_wavefronts(s, words, width, packed)
     count = 0

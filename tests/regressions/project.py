@@ -59,6 +59,7 @@ def test_change(gpuperf, name):
 CONFTEST = """\
 from gpuperf_engine.timing import simulated_why
 
+assert callable(simulated_why._advice)
 simulated_why._advice = lambda *_: ()
 """
 

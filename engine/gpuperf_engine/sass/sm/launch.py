@@ -17,6 +17,7 @@ from ...results import SECTOR_BYTES as _SECTOR
 from ..assemble import Assembly, assemble
 from ..disassemble import disassemble
 from ..graph import Graph, build_graph
+from ..listing import Decoded
 from ..run.trace_kernel import TraceKernel
 from ..run.tracing import Tracer
 from ..run.writer import NotRun
@@ -62,6 +63,11 @@ class Stalled:
     excess_clocks: int = 0
     again: int = 0
     lanes: int = 0
+
+    @property
+    def base(self) -> str:
+        """The opcode without modifiers."""
+        return Decoded("", "", 0, self.text, self.ptx, 0).base
 
 
 @dataclass(frozen=True, slots=True)

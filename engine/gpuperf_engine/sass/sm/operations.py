@@ -113,7 +113,7 @@ def _narrow(architecture: int) -> bool:
 
 @cache
 def _slow(architecture: int) -> bool:
-    """Whether conversions of single precision to integers go there too."""
+    """Whether conversions of single precision to 32-bit integers go through the 64-bit pipe."""
     expansion = expansion_of("cvt.rzi.s32.f32", divmod(architecture, 10))
     return expansion is not None and "fp64" in expansion.units
 

@@ -45,7 +45,7 @@ _PAST_L1 = 128
 #: Flag of a site: it stores.
 _STORE = 32
 ATOMICS = ("ATOM", "RED")
-#: Flag of a site: of lanes of an atomic at one word shared memory takes one, for their number.
+#: Flag of a site: an atomic in shared memory that adds the number of lanes at a word to it, in one turn.
 _COUNTS_LANES = 16
 #: From 8.0 on, flags of a site: registers are packed only if all lanes access the same; loads have them packed if neighbours load the
 #: same and no lanes conflict, as counted on 8.0, 8.6 and 12.0 (docs/simulation.md). NVIDIA states for 7.0 to 7.5 that they are if

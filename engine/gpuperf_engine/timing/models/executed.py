@@ -10,7 +10,6 @@ from ...isa.effects import ATOMIC, BARRIER, REDUCTION, STORE
 from ...profile.build import LaunchRecord
 from ...sass.assemble import instructions_of
 from ...sass.counts import ptx_counts
-from ...sass.listing import Decoded
 from ...sass.sm.launch import NotRun, Timed
 
 __all__ = ["check_executed"]
@@ -35,11 +34,7 @@ def check_executed(timed: Timed, record: LaunchRecord) -> None:
         if item.effect in (STORE, ATOMIC, REDUCTION, BARRIER) and item.form.space not in ("shared", "local")
     }
     counted = sum(count.warps for number, count in counts.items() if number in kept)
-    executed = sum(
-        item.issued
-        for item in timed.instructions
-        if item.ptx in kept and Decoded("", "", 0, item.text, item.ptx, 0).base in _KEPT
-    )
+    executed = sum(item.issued for item in timed.instructions if item.ptx in kept and item.base in _KEPT)
     least = _LEAST
     if not counted:
         counted, least = sum(count.warps for count in counts.values()), _LEAST_OF_ALL

@@ -15,7 +15,6 @@ from ...profile.images import NOTE, image_traffic
 from ...ptx.syntax import Instruction
 from ...results import Estimate, Resources, StalledInstruction
 from ...sass.assemble import instructions_of
-from ...sass.listing import Decoded
 from ...sass.sm.kept import AssembledCode, CodeSource, timed_launch
 from ...sass.sm.launch import NotRun, Timed
 from ...sass.sm.numbers import CodeCaches, SmNumbers
@@ -123,7 +122,7 @@ def _of_single_lanes(timed: Timed) -> frozenset[int]:
     issued: dict[int, int] = {}
     lanes: dict[int, int] = {}
     for item in timed.instructions:
-        if Decoded("", "", 0, item.text, item.ptx, 0).base in _ATOMICS:
+        if item.base in _ATOMICS:
             issued[item.ptx] = issued.get(item.ptx, 0) + item.issued
             lanes[item.ptx] = lanes.get(item.ptx, 0) + item.lanes
     return frozenset(number for number, count in lanes.items() if count <= issued[number])

@@ -111,8 +111,8 @@ def sm_by_lanes(s: Stream, words: int, width: int, step: int) -> int:
 
 
 def sm_most(words: int, same: int) -> int:
-    """The number of lanes that access the most accessed word, or, with ``same`` 31, the most accessed bank: the bits of the numbers of
-    words that have to be the same."""
+    """The number of lanes that access the most accessed word, or bank: ``same`` has the bits in which the numbers of two words agree
+    then, ``END`` (all) or 31."""
     most = 0
     lane = 0
     while lane < 32:

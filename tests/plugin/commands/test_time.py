@@ -145,14 +145,15 @@ def test_what_is_not_simulated_alone(capsys, profile, monkeypatch):
     assert list(found["not_simulated"]) == [SIMULATION]
 
 
-def test_json(capsys, profile):
-    code, out, _ = run(
-        capsys, *LAUNCH, "--target", "a40", "--model", "hong-kim", "--caches", "warm", "--json"
-    )
+@pytest.mark.parametrize("caches", ["cold", "warm", "dirty"])
+@pytest.mark.parametrize("model", ["hong-kim", EXPANDED])
+def test_json(capsys, profile, model, caches):
+    code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", model, "--caches", caches, "--json")
     assert code == OK
     document = json.loads(out)
     (found,) = document["targets"]["a40"]["estimates"]
-    expected = ge.estimate(profile, "a40", model="hong-kim", caches="warm")
+    expected = ge.estimate(profile, "a40", model=model, caches=caches)
+    assert found["model"] == model
     assert (found["time_us"], found["bounds"]) == (expected.time_us, dict(expected.bounds))
     plot = document["targets"]["a40"]["roofline"]
     assert plot["work"] == 2 * N and {slope["name"] for slope in plot["slopes"]} >= {"DRAM, data sheet", "L2"}

@@ -14,7 +14,7 @@ from . import spell
 from .module import Function, Module
 from .syntax import Instruction, Register, Variable
 
-__all__ = ["Names", "alone", "head", "write", "write_function"]
+__all__ = ["Names", "alone", "head", "table", "write", "write_function"]
 
 
 def write(module: Module) -> str:
@@ -56,9 +56,9 @@ def write_function(function: Function, debug: _DebugNames | None = None) -> str:
             lines += _locations(item.location, function.module, debug)
             before = item.location
         lines += [f'\t.pragma "{_escape(text)}";' for text in item.pragmas]
-        table = _table(item, names, tables)
-        tables += bool(table)
-        lines += table
+        lists = table(item, names, tables)
+        tables += bool(lists)
+        lines += lists
         lines.append(f"\t{spell.instruction(item, names)}")
     lines += ends.get(len(function.instructions), ())
     lines.append("}\n")
@@ -77,7 +77,7 @@ def head(function: Function) -> str:
     return f"{linkage}{'.entry' if function.is_entry else '.func'} {returns}{function.name} {params(function.params)}"
 
 
-def _table(item: Instruction, names: Names, number: int) -> list[str]:
+def table(item: Instruction, names: Names, number: int) -> list[str]:
     """The list or prototype that an indirect branch or call refers to, printed before it."""
     if item.effect is INDIRECT_BRANCH:
         names.current = names.fresh(f"$targets{number}")

@@ -66,9 +66,10 @@ class Both:
         np.testing.assert_array_equal(summed[:, lanes], counted[:, lanes])
 
 
-def kernel(body: str) -> str:
+def kernel(body: str, functions: str = "") -> str:
     return (
         head("8.0", "sm_80")
+        + functions
         + f".visible .entry k(.param .u64 given, .param .u64 out, .param .u32 n)\n{{{PROLOGUE}{body}\nret;\n}}\n"
     )
 
@@ -84,10 +85,11 @@ def run(
     words: int = 1,
     given: NDArray[np.uint32] | None = None,
     rewrite: Callable[[Program], Rewritten | None] = unrolled,
+    functions: str = "",
 ) -> Both:
-    """Runs a body, which stores to ``[%rd1 + 128 * word]``, on one warp."""
+    """Runs a body, which stores to ``[%rd1 + 128 * word]``, on one warp. ``functions``: those that it calls."""
     data = np.arange(WORDS, dtype=np.uint32) * np.uint32(2654435761) if given is None else given
-    parsed = ge.parse(kernel(body), path="k.ptx")["k"]
+    parsed = ge.parse(kernel(body, functions), path="k.ptx")["k"]
 
     def launched(one: ge.Kernel) -> tuple[NDArray[np.uint32], LaunchRecord]:
         device = ge.Device({"memory"}, backend="llvm", memory_bytes=1 << 20)

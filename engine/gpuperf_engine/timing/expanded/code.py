@@ -131,8 +131,6 @@ def code_of(
     for generic addresses the observed one; ``allocated``: the most registers, and spills; ``latencies``: of results, for the order;
     ``origins``: the PTX instructions of which those of an unrolled program were made; ``free``: live
     registers up to which loads come early. Raises ``NotRun`` for kernels that need an assembler."""
-    if len(program.functions) > 1:
-        raise NotRun("it calls functions, which are simulated on machine code only")
     every = (item for block in program.blocks for item in block.instructions)
     if sum(map(_is_packed, every)) >= _PACKED:
         raise NotRun(

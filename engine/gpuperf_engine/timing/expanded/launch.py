@@ -23,6 +23,7 @@ from ..launch.site_traffic import observed_sites
 from .asynchronous import changes_registers
 from .code import Code, code_of
 from .hoisting import hoisted
+from .inlining import inlined
 from .predication import predicated
 from .repeats import without_repeats
 from .rewriting import Rewritten
@@ -144,8 +145,6 @@ class ExpandedCode(CodeSource):
 
     def _code(self, allocated: Allocation) -> Code:
         program, spaces = self.record.program, self._spaces()
-        if len(program.functions) > 1:
-            raise NotRun("it calls functions, which are simulated on machine code only")
         program, origins = rewritten(program)
         if origins:
             of_block = _blocks(self.record.program, program, origins)
@@ -180,7 +179,7 @@ def rewritten(program: Program) -> tuple[Program, dict[Instruction, Instruction 
     def hoisted_of(program: Program) -> Rewritten | None:
         return hoisted(program, repeated)
 
-    for rewrite in (predicated, unrolled, without_repeats, hoisted_of):
+    for rewrite in (inlined, predicated, unrolled, without_repeats, hoisted_of):
         made = rewrite(program)
         if made is not None:
             earlier, program = origins, program_of(made.kernel)

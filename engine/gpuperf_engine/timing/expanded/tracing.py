@@ -177,8 +177,6 @@ def _start(variable: Variable) -> int:
 def _check(program: Program) -> None:
     """Raises ``NotRun`` for programs that are not traced."""
     kernel = program.kernel
-    if len(program.functions) > 1:
-        raise NotRun("it calls functions, which are simulated on machine code only")
     if program.system_effects - {"print", "assert"}:
         raise NotRun("it allocates memory while it runs")
     if program.grid_workspace is not None:

@@ -19,7 +19,7 @@ __all__ = ["check_executed"]
 _KEPT = frozenset(["STG", "ST", "RED", "REDG", "ATOM", "ATOMG", "BAR"])
 #: The least part of their counted executions that has to be simulated. Sampled CTAs need not be average ones.
 _LEAST = 1 / 4
-#: The same for all instructions, if there are none of these: assemblers remove copies and repeated computations.
+#: The same for all instructions, if there are few of these: assemblers remove copies and repeated computations.
 _LEAST_OF_ALL = 1 / 32
 
 
@@ -36,7 +36,7 @@ def check_executed(timed: Timed, record: LaunchRecord) -> None:
     counted = sum(count.warps for number, count in counts.items() if number in kept)
     executed = sum(item.issued for item in timed.instructions if item.ptx in kept and item.base in _KEPT)
     least = _LEAST
-    if not counted:
+    if counted < record.plan.ctas:  # none, or fewer than one a CTA, which sampled ones need not execute
         counted, least = sum(count.warps for count in counts.values()), _LEAST_OF_ALL
         executed = sum(item.issued for item in timed.instructions)
     each, mean = executed / timed.simulated, counted / record.plan.ctas

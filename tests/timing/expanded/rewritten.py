@@ -1,4 +1,5 @@
-"""Kernels, run as they are and rewritten: with unrolled loops, or short bodies under predicates."""
+"""Kernels, run as they are and rewritten: with unrolled loops, or short bodies under predicates; and rewritten with their blocks in
+another order."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.simt.counters import SITE_COLUMNS
-from gpuperf_engine.simt.program import Program, program_of
-from gpuperf_engine.timing.expanded.rewriting import Rewritten
+from gpuperf_engine.simt.program import BasicBlock, Program, program_of
+from gpuperf_engine.timing.expanded.rewriting import Rewriter, Rewritten
 from gpuperf_engine.timing.expanded.unrolling import unrolled
 from tests.support import head
 
@@ -79,6 +80,39 @@ def looped(body: str, test: str, before: str = "", after: str = "", guard: str =
     return f"{before}\nL:\n{body}\n{test}\n{guard} bra L;\n{after}\n"
 
 
+class _Elsewhere(Rewriter):
+    """A kernel with its blocks in another order, and jumps where one followed another."""
+
+    program: Program
+
+    def body(self) -> None:
+        groups: list[list[BasicBlock]] = []
+        for block in self.program.blocks:
+            if groups and groups[-1][-1].kind == "branch":  # what follows a branch stays behind it
+                groups[-1].append(block)
+            else:
+                groups.append([block])
+        order = [0, *(1 + np.random.default_rng(len(groups)).permutation(len(groups) - 1))]
+        for group in (groups[at] for at in order):
+            for block in group:
+                self.lines.append(f"$at{block.index}:")
+                for item in block.instructions:
+                    self.labels(item.index)
+                    self.add(item)
+            if block.kind in ("fall", "barrier"):
+                self.line(f"bra $at{block.successors[0]};", None)
+            elif block.kind == "return" and block.terminator is None:
+                self.labels(len(self.kernel.instructions))
+                self.line("ret;", None)
+
+
+def elsewhere(kernel: ge.Kernel) -> ge.Kernel:
+    """The same with its blocks in another order."""
+    writer = _Elsewhere(kernel)
+    writer.program = program_of(kernel)
+    return writer.written().kernel
+
+
 def run(
     body: str,
     n: int = 0,
@@ -102,4 +136,7 @@ def run(
     if made is None:
         return Both(results, record, None, results, None)
     again, longer = launched(made.kernel)
+    moved = rewrite(program_of(elsewhere(parsed))) if not functions else None
+    if moved is not None:
+        np.testing.assert_array_equal(launched(moved.kernel)[0], results)
     return Both(results, record, made, again, longer)

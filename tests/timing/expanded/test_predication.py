@@ -127,6 +127,16 @@ def test_a_body_in_a_body() -> None:
     both.check(chosen(11, WORDS_OF_LANES + 257 + 16 * (LANES <= 4), WORDS_OF_LANES))
 
 
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_body_whose_end_is_elsewhere(count: int) -> None:
+    """What is reached from several places may be behind other code: the jump there remains."""
+    text = f"""{BEFORE} bra.uni TOP; END: add.u32 %r9, %r9, 100; {STORE} ret;
+    TOP: @!%p1 bra END; mul.lo.u32 %r9, %r9, 3; bra.uni END; OTHER: add.u32 %r9, %r9, 1; {STORE}"""
+    both = run(text, count, rewrite=predicated)
+    assert branches(both) == 2
+    both.check(chosen(count, 3 * WORDS_OF_LANES + 100, WORDS_OF_LANES + 100))
+
+
 def test_a_body_in_a_loop_keeps_what_the_next_iteration_reads() -> None:
     """%r4 is written in the body and read by it in later iterations."""
     body = "add.u32 %r4, %r4, %r5; add.u32 %r9, %r9, %r4;"

@@ -73,6 +73,7 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
         ):
             continue
         bodies = [(blocks[first], Guard(block.guard.register, not block.guard.negated))]
+        last = first
         if blocks[first].successors != (other,):
             # with another body for the lanes that take the branch
             if (
@@ -84,6 +85,7 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
             if blocks[other].successors != (other + 1,):
                 continue
             bodies.append((blocks[other], block.guard))
+            last = other
         if not all(_fits(body, guard) for body, guard in bodies) or only_ends(
             blocks[bodies[0][0].successors[0]]
         ):
@@ -93,7 +95,10 @@ def _guards(program: Program) -> tuple[dict[Instruction, Guard | None], set[Inst
         found[block.instructions[-1]] = None
         for body, guard in bodies:
             for item in body.instructions:
-                found[item] = None if item.effect is BRANCH else guard
+                if item.effect is not BRANCH:
+                    found[item] = guard
+                elif body.index != last or body.successors == (last + 1,):
+                    found[item] = None
             # Of the lanes that do not execute it: what is behind the bodies, and the other body, which may come later.
             following = [*body.successors, *(one.index for one, _ in bodies if one is not body)]
             later = {register for at in following if at >= 0 for register in blocks[at].live_in}

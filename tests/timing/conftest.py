@@ -19,6 +19,7 @@ def _models_alone(request: pytest.FixtureRequest) -> None:
         "test_asynchronous.py",
         "test_executed.py",
         "test_loops.py",
+        "test_packing.py",
         "test_times.py",
         "test_wmma.py",
     ):

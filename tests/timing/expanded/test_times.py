@@ -219,13 +219,54 @@ def test_examples_take_what_their_machine_code_takes() -> None:
     assert np.mean([*differences.values()]) < 0.06
 
 
-def test_kernels_that_need_an_assembler_are_refused() -> None:
-    adds = "add.rn.f16 %h0, %h0, %h1;" * 16
-    profile = profiled(
-        f".reg .b16 %h<2>; ld.global.b16 %h1, [%q4]; mov.b16 %h0, %h1; {adds} st.global.b16 [%q5], %h0;"
+def half_product() -> ge.Profile:
+    """Each thread adds up 8 x 8 products of halves in shared memory: of a column of one tile, one by one, and a line of the other."""
+    sums = "".join(
+        f"fma.rn.f16 %c{8 * row + column}, %a{row}, %b{column}, %c{8 * row + column};"
+        for row in range(8)
+        for column in range(8)
     )
-    with pytest.raises(NotRun, match="packs pairs of its scalar halves"):
-        timed(profile, "rtx-a6000")
+    column = "".join(f"ld.shared.u16 %a{at}, [%r20+{64 * at}];" for at in range(8))
+    line = "ld.shared.v4.u32 {%r30, %r31, %r32, %r33}, [%r21];" + "".join(
+        f"mov.b32 {{%b{2 * at}, %b{2 * at + 1}}}, %r{30 + at};" for at in range(4)
+    )
+    stores = "".join(
+        f"mov.b32 %r{34 + at % 4}, {{%c{2 * at}, %c{2 * at + 1}}}; st.global.b32 [%q5+{4096 * at}], %r{34 + at % 4};"
+        for at in range(32)
+    )
+    zeros = "".join(f"mov.b16 %c{at}, 0;" for at in range(64))
+    body = f"""{column} {line} {sums} add.u32 %r20, %r20, 2; add.u32 %r21, %r21, 256;"""
+    return profiled(
+        f""".reg .b16 %a<8>, %b<8>, %c<64>; {zeros} mov.u32 %r22, tile; mad.lo.u32 %r20, %r2, 16, %r22;
+        and.b32 %r23, %r2, 7; mad.lo.u32 %r21, %r23, 16, %r22; add.u32 %r21, %r21, 8192; {loop(body, stores)}""",
+        16,
+        132 * 4,
+        128,
+        1 << 18,
+    )
+
+
+@needs_assembler
+@pytest.mark.parametrize("machine", ["rtx-a6000", "a100-sxm-80gb", "h100-sxm"])
+def test_products_of_halves_take_what_their_machine_code_takes(machine: str) -> None:
+    profile, known = half_product(), load_machine(machine)
+    found, expected = timed(profile, known), simulated(profile.records[0], known)
+    assert (found.model, expected.model) == ("simulation-expanded", "simulation")
+    assert found.cycles == pytest.approx(expected.cycles, rel=0.1)
+    halves = [sum(item.issued for item in one.stalled if "HFMA2" in item.text) for one in (found, expected)]
+    assert halves[0] == halves[1] > 0
+
+
+def test_kernels_that_need_an_assembler_are_refused() -> None:
+    call = """.reg .b64 %f; mov.u64 %f, other; P: .callprototype _ (.param .b32 _);
+    { .param .b32 y; st.param.b32 [y], 0; call %f, (y), P; }"""
+    kernel = ge.parse(
+        head("8.0", "sm_75") + ".func other(.param .b32 x) { ret; }\n" + HEAD + call + "\nret;\n}\n",
+        path="k.ptx",
+    )["k"]
+    device = ge.Device({"memory", "inputs"}, memory_bytes=1 << 20)
+    with pytest.raises(NotRun, match="by address"):
+        timed(device.launch(kernel, 1, 32, [device.zeros(1, np.float32)] * 2 + [0]), "rtx-a6000")
 
 
 def test_code_that_does_not_fit_into_the_instruction_cache_may_end_with_an_exchange() -> None:

@@ -25,6 +25,7 @@ from ...isa.effects import (
     MATRIX_LOAD,
     REDUCTION,
     RETURN,
+    STORE,
     THREAD_EXIT,
     TRAP,
     WARPGROUP,
@@ -45,6 +46,7 @@ from .merging import Merges, merges_of
 from .numbering import Numbers
 from .opcodes import Piece, memory_opcode, pieces_of, width
 from .order import WAIT, Step, ordered
+from .packing import Pairs, pairs_of
 from .wmma import Part, is_wmma, kept_of, known_stride, parts_of, stride_of
 
 __all__ = ["Code", "Recorded", "code_of"]
@@ -61,9 +63,6 @@ _STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 _AHEAD = 40
 #: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
 _TO_BRANCH = 13
-#: So many scalar instructions of half precision make a kernel that an assembler vectorises. Assumed: ptxas 13.0 leaves single ones as
-#: they are, and packs those of kernels that compute in half precision.
-_PACKED = 16
 #: Bits 105 to 125 of an encoding without scoreboards.
 _NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
 
@@ -131,11 +130,6 @@ def code_of(
     for generic addresses the observed one; ``allocated``: the most registers, and spills; ``latencies``: of results, for the order;
     ``origins``: the PTX instructions of which those of an unrolled program were made; ``free``: live
     registers up to which loads come early. Raises ``NotRun`` for kernels that need an assembler."""
-    every = (item for block in program.blocks for item in block.instructions)
-    if sum(map(_is_packed, every)) >= _PACKED:
-        raise NotRun(
-            "an assembler packs pairs of its scalar halves into registers and instructions, which is simulated on machine code only"
-        )
     return _Builder(program, architecture, spaces, allocated, latencies, origins, free).code()
 
 
@@ -154,8 +148,11 @@ class _Builder:
     begins: list[_Made] = field(default_factory=list, init=False)
     users: dict[int, set[int]] = field(default_factory=dict, init=False)
     offsets: dict[tuple[object, ...], int] = field(default_factory=dict, init=False)
+    #: What pairs of halves are put into.
+    halves: dict[tuple[Register, Register], int] = field(default_factory=dict, init=False)
     folds: Folds = field(init=False)
     merges: Merges = field(init=False)
+    pairs: Pairs = field(init=False)
     roots: dict[int, int] = field(init=False)
     further: int = field(init=False)
     #: The most registers that are live in a block.
@@ -170,6 +167,8 @@ class _Builder:
         self.combined: set[Instruction] = set()
         self.further = len(kernel.registers)
         self.roots = self._copied()
+        self.pairs = pairs_of(self.program, self.architecture, self.folds, self.merges, self.roots)
+        self._join(self.pairs.joined)
         self.predicates = {register.index for register in kernel.registers if not words_of(register)}
         self.words = {register.index: words_of(register) for register in kernel.registers}
         self.uniform = {self.root(register) for register in self.constant}
@@ -222,6 +221,17 @@ class _Builder:
                     parent.update((find(one.index), find(sources[0].index)) for one in targets)
                 later.update(sources)
         return {at: find(at) for at in parent}
+
+    def _join(self, halves: Iterable[tuple[Register, Register]]) -> None:
+        """Gives halves of a register one place."""
+        of_root: dict[int, list[int]] = {}
+        for register in self.program.kernel.registers:
+            of_root.setdefault(self.root(register), []).append(register.index)
+        for low, high in halves:
+            kept, gone = self.root(low), self.root(high)
+            if kept != gone:
+                of_root[kept] += (moved := of_root.pop(gone))
+                self.roots.update(dict.fromkeys(moved, kept))
 
     def is_copy(self, item: Instruction) -> bool:
         """Whether nothing is executed for an instruction without memory access."""
@@ -392,7 +402,7 @@ class _Builder:
 
     def made(self, item: Instruction, block: BasicBlock) -> list[_Made]:
         """The machine instructions of one PTX instruction; the first carries its operands, the last of a chain its results."""
-        if item in self.folds.gone or item in self.merges.gone:
+        if item in self.folds.gone or item in self.merges.gone or item in self.pairs.gone:
             return []
         guard = "" if item.guard is None or block.guard_applied else ("@!" if item.guard.negated else "@")
         effect = item.effect
@@ -411,9 +421,17 @@ class _Builder:
             return self.access(item, block, guard)
         if effect.needs_semantics is False and effect.name not in _KNOWN:
             raise NotRun(f"{item.opcode} is simulated on machine code only")
+        if item in self.pairs.results:
+            return self.pair(item)
         sources = self.folds.sources.get(item)
         operands = self.roots_of(reads(item) if sources is None else sources)
         results = self.roots_of(writes(item))
+        if item in self.pairs.sources:
+            operands = self.roots_of(self.pairs.sources[item])
+            packs = "PRMT" if set(self.pairs.sources[item]) <= set(reads(item)) else "F2FP"
+            return [_Made(packs, operands, results, item, guard, latency=self.latency(packs))]
+        if operands == results and item.opcode.startswith("mov.b32"):
+            return []  # halves that are in one register already
         pieces = pieces_of(item, self.architecture)
         opcode = self.folds.opcode.get(item)
         if opcode is not None:
@@ -430,6 +448,22 @@ class _Builder:
                 for piece in pieces
             )
         return self.chain(item, guard, pieces, operands, results)
+
+    def pair(self, item: Instruction) -> list[_Made]:
+        """One instruction on both halves of registers, and those that put operands into one."""
+        made = []
+        for pair in self.pairs.assembled[item]:
+            value = self.halves.setdefault(pair, self.further)
+            if value == self.further:
+                self.fresh()
+            made.append(_Made("PRMT", self.roots_of(pair), (value,), item, latency=self.latency("PRMT")))
+        assembled = (self.halves[pair] for pair in self.pairs.separate[item])
+        (piece,) = pieces_of(item, self.architecture)
+        opcode = self.folds.opcode.get(item, piece.opcode)
+        operands = (*self.roots_of(self.pairs.sources[item]), *assembled)
+        results = self.roots_of(self.pairs.results[item])
+        made.append(_Made(opcode, operands, results, item, latency=self.latency(opcode)))
+        return made
 
     def chain(
         self,
@@ -544,7 +578,18 @@ class _Builder:
             if combined is not None:
                 self.combined.add(item)
                 return self.by_one_lane(made, combined, results, token)
-        return [made]
+        return [*self.lowered(item, merged, made), made]
+
+    def lowered(self, item: Instruction, merged: Sequence[Instruction], store: _Made) -> list[_Made]:
+        """For stores of single halves: each upper half of a register as a lower one."""
+        value = item.operands[-1]
+        if item.effect is not STORE or len(merged) > 1 or value not in self.pairs.upper:
+            return []
+        assert isinstance(value, Register)
+        place = self.fresh()
+        moved = _Made("PRMT", self.roots_of((value,)), (place,), item, latency=self.latency("PRMT"))
+        store.reads = (*(one for one in store.reads if one not in moved.reads), place)
+        return [moved]
 
     def by_one_lane(
         self, access: _Made, combined: Combined, results: tuple[int, ...], token: tuple[int, ...]
@@ -815,7 +860,14 @@ class _Builder:
         ]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
         limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
-        order, live = ordered(steps, sizes, live_out, limit, self.early)
+        loops = any(block.back_edges for block in chain)
+        parts = [
+            one
+            for one in kept
+            if loops and one.opcode.startswith("LDG.") and one.opcode.endswith((".U16", ".U8"))
+        ]
+        words = sum(sizes.get(value, 0) for one in parts for value in (*one.writes, *one.address))
+        order, live = ordered(steps, sizes, live_out, limit, self.early, words)
         self.live = max(self.live, live)
         return [kept[at] for at in order]
 
@@ -1021,12 +1073,6 @@ _ALU = frozenset(
     )
 )
 _MOVED = {"IADD3": "IMAD.IADD", "SHF.L.U32": "IMAD.SHL"}
-
-
-def _is_packed(item: Instruction) -> bool:
-    """Whether it computes with one number of half precision."""
-    root, *words = item.opcode.split(".")
-    return root in ("add", "sub", "mul", "fma") and words[-1] in ("f16", "bf16")
 
 
 def _refuse(item: Instruction) -> list[_Made]:

@@ -112,10 +112,10 @@ def _parts(
     at = 0
     while at < len(run):
         taken = 1
-        for wide in (16, 8):
+        for wide in (16, 8) if size >= 4 else (8, 4):
             count = wide // size
             if (
-                size >= 4
+                size >= 2
                 and count > 1
                 and at + count <= len(run)
                 and known % wide == 0

@@ -25,6 +25,12 @@ WAIT = "wait"
 #: Registers beyond the fewest that a block needs, in which loads come early in any block.
 _MORE = 8
 
+#: Live registers up to which all loads of parts of words in a loop come in front of the stores of their results: ``ptxas`` 13.0 gives
+#: 128 registers to each of three products in halves (128 × 128 results, 16 loads of single halves), which 94 to 106 would do for. More
+#: only where these do not suffice, and none where an SM can be full of warps. For loads of words and vectors in products in single
+#: precision ``ptxas`` takes fewer.
+_MOST = 126
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -41,16 +47,25 @@ class Step:
 
 
 def ordered(
-    steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int], registers: int, free: int
+    steps: Sequence[Step],
+    words: Mapping[int, int],
+    kept: Collection[int],
+    registers: int,
+    free: int,
+    loaded: int = 0,
 ) -> tuple[list[int], int]:
     """The positions of the steps in their order, and the most registers that are live. ``words``: 32-bit registers of each value;
     ``kept``: values that are live behind the steps; ``registers``: the most of a thread; ``free``: live registers up to which loads
-    come early in any block."""
+    come early in any block; ``loaded``: those of the results and addresses of loads that should all come early."""
     values = _Values(steps, words, kept)
     given, fewest = max(values.live), _ordered(steps, values, 0, _Fallback.FEWEST)
     by_place = given <= fewest[1]
     least = min(given, fewest[1])
-    limit = min(registers, max(free, least + _MORE))
+    limit = max(free, least + _MORE)
+    if least > free:
+        ahead = least + loaded
+        limit = max(limit, ahead if limit > _MOST else min(ahead, _MOST))
+    limit = min(registers, limit)
     while limit > least:
         found = _ordered(steps, values, limit, _Fallback.PLACE if by_place else _Fallback.FEWEST)
         if found[1] <= registers:

@@ -148,12 +148,16 @@ def test_neighbouring_loads_from_shared_memory(offsets: list[int], expected: lis
     )
 
 
-@pytest.mark.parametrize("between", ["st.shared.f32 [%r6+64], %f30;", "bar.sync 0;"])
-def test_loads_do_not_pass_stores_and_barriers(between: str) -> None:
+@pytest.mark.parametrize(
+    ("between", "before"),
+    [("st.shared.f32 [%r6+64], %f30;", 2), ("st.shared.f32 [%r5+64], %f30;", 1), ("bar.sync 0;", 1)],
+)
+def test_loads_are_not_merged_across_stores_and_barriers(between: str, before: int) -> None:
+    """But those at other offsets from the same base pass stores, as in the code of ``ptxas``."""
     made = opcodes(code(SHARED + loads([0, 4, 8, 12], between)))
     assert [one for one in made if one.startswith("LDS")] == ["LDS.64", "LDS.64"]
     stop = next(at for at, one in enumerate(made) if one.startswith(("STS", "BAR")))
-    assert [one.startswith("LDS") for one in made[:stop]].count(True) == 1
+    assert [one.startswith("LDS") for one in made[:stop]].count(True) == before
 
 
 @pytest.mark.parametrize(("multiple", "expected"), [(4, 4), (8, 2), (16, 1), (32, 1), (12, 4), (24, 2)])
@@ -314,3 +318,33 @@ def test_registers_are_as_many_as_fit_with_the_ctas_of_the_launch() -> None:
         assert ("STL" in roots(made)) == (threads == 1024)
         assert source.used().registers == found[threads]
     assert found[256] > 80 and found[1024] == 64
+
+
+#: An element in memory is changed four times over: what is between the elements, the base of the last one, and whether loads pass.
+SUMS = {
+    "neighbours": ("%rd5", 4, "", True),
+    "the same element": ("%rd5", 0, "", False),
+    "overlapping elements": ("%rd5", 2, "", False),
+    "another array": ("%rd6", 4, "", False),
+    "a base that moves": ("%rd5", 4, "add.s64 %rd5, %rd5, %rd4;", False),
+    "volatile": ("%rd5", 4, "", False),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_loads_pass_stores_of_the_same_base_at_other_offsets(name: str) -> None:
+    """Not those of another base, which may be the same address."""
+    base, apart, between, passes = SUMS[name]
+    lines = []
+    for at in range(4):
+        register = base if at == 3 else "%rd5"
+        place = f"[{register}+{apart * at}]"
+        lines.append(
+            f"ld.global.f32 %f{at}, {place}; fma.rn.f32 %f1{at}, %f{at}, %f{at}, %f{at}; st.global.f32 {place}, %f1{at}; {between}"
+        )
+    body = f"{THREAD} add.s64 %rd6, %rd2, %rd4; {' '.join(lines)}"
+    if name == "volatile":
+        body = body.replace(".global", ".volatile.global")
+    order = [one for one in roots(code(body)) if one in ("LDG", "STG")]
+    last = len(order) - 1 - order[::-1].index("LDG")
+    assert (last < order.index("STG")) == passes

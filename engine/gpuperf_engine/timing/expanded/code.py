@@ -15,7 +15,7 @@ from functools import cached_property
 
 from ...flow.blocks import BasicBlock, only_ends
 from ...flow.liveness import words_of
-from ...flow.operands import matched, reads, registers_in, writes
+from ...flow.operands import access_bytes, matched, reads, registers_in, writes
 from ...isa.effects import (
     ASYNC_COPY,
     ATOMIC,
@@ -115,6 +115,9 @@ class _Made:
     last: bool = False
     placed: frozenset[int] = frozenset()
     element: int = 0
+    #: Of a plain load or store: its offset from ``address``, and bytes.
+    offset: int = 0
+    bytes: int = 0
 
 
 def code_of(
@@ -573,12 +576,20 @@ class _Builder:
             opcode, (*sources, *ordered_after), (*results, *ordered_before), item, guard, addresses, sites,
             latency if results else 1.0,
         )  # fmt: skip
+        if effect in (LOAD, STORE) and not _ORDERED & set(item.opcode.split(".")) and addresses:
+            made.offset, made.bytes = self.offset_of(merged[0]), sum(map(access_bytes, merged))
         if effect in (ATOMIC, REDUCTION) and self._uniform_address(item):
             combined = combined_of(item, space, self.architecture, used, self._is_uniform(value_of(item)))
             if combined is not None:
                 self.combined.add(item)
                 return self.by_one_lane(made, combined, results, token)
         return [*self.lowered(item, merged, made), made]
+
+    def offset_of(self, item: Instruction) -> int:
+        """The constant in the address of an access, which others with the same base have too."""
+        (address,) = (operand for operand in item.operands if isinstance(operand, Address))
+        more = self.folds.bases.get(address.base, (None, 0))[1] if isinstance(address.base, Register) else 0
+        return address.offset + more
 
     def lowered(self, item: Instruction, merged: Sequence[Instruction], store: _Made) -> list[_Made]:
         """For stores of single halves: each upper half of a register as a lower one."""
@@ -855,7 +866,15 @@ class _Builder:
             kept.append(one)
         self.told_apart(kept)
         steps = [
-            Step(one.reads, one.writes, one.latency, one.last, bool(one.sites), *_occupied(one))
+            Step(
+                one.reads,
+                one.writes,
+                one.latency,
+                one.last,
+                bool(one.sites),
+                *_occupied(one),
+                (one.address, one.offset, one.bytes) if one.bytes else None,
+            )
             for one in kept
         ]
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
@@ -1023,6 +1042,8 @@ _NO_RESULT = frozenset(
 )
 
 
+#: Modifiers of loads and stores that keep their order.
+_ORDERED = frozenset(("volatile", "relaxed", "acquire", "release", "mmio"))
 #: Instructions at which a warp waits.
 _WAITS = frozenset(
     ("BAR", "DEPBAR", "WARPSYNC", "MEMBAR", "SYNCS", "WARPGROUP", "UCGABAR_WAIT", "UCGABAR_ARV", "NANOSLEEP")

@@ -45,6 +45,18 @@ def test_a_result_is_computed_once() -> None:
     assert [count(both, name) for name in ("mul.lo.u32", "cvt.u16.u32", "cvt.u32.u16")] == [1, 1, 1]
 
 
+def test_parts_of_a_register_are_other_results_than_all_of_it() -> None:
+    """``mov`` writes both halves of a number, one of them, or all of it."""
+    body = """
+    mul.wide.u32 %rd3, %r0, 16777259; mov.b64 {%r2, %r3}, %rd3; mov.b64 {%r4, _}, %rd3; mov.b64 {_, %r5}, %rd3; mov.b64 %rd4, %rd3;
+    mov.b64 {%r6, %r7}, %rd3; shl.b64 %rd5, %rd4, 3; cvt.u32.u64 %r8, %rd5; add.u32 %r9, %r2, %r3; add.u32 %r9, %r9, %r4;
+    mad.lo.u32 %r9, %r5, 3, %r9; mad.lo.u32 %r9, %r6, 5, %r9; mad.lo.u32 %r9, %r7, 7, %r9; add.u32 %r9, %r9, %r8;"""
+    both = run(body + STORE, rewrite=without_repeats)
+    assert both.made is not None and count(both, "mov.b64") == 4
+    low, high = (LANES * 16777259) & 0xFFFFFFFF, (LANES * 16777259) >> 32
+    both.check([low * (1 + 1 + 5 + 8) + high * (1 + 3 + 7)])
+
+
 def test_operands_that_change_give_other_results() -> None:
     body = """
     mov.u32 %r2, %r0; mul.lo.u32 %r3, %r2, 5; add.u32 %r2, %r2, 1; mul.lo.u32 %r4, %r2, 5;

@@ -9,7 +9,7 @@ from collections import Counter
 from ...flow.operands import reads, writes
 from ...ptx import spell
 from ...ptx.module import Function
-from ...ptx.syntax import Instruction, Register, SpecialRegister
+from ...ptx.syntax import Instruction, Operand, Register, SpecialRegister, Vector
 from ...ptx.write import Names
 from ...simt.program import Program
 from .chains import as_one, chains_of
@@ -39,7 +39,12 @@ def without_repeats(program: Program) -> Rewritten | None:
                 operands = tuple(
                     spell.operand(one, names) for one in item.operands if one is not item.operands[0]
                 )
-                key = (item.opcode, operands, tuple(version[one] for one in reads(item)))
+                key = (
+                    item.opcode,
+                    _shape(item.operands[0]),
+                    operands,
+                    tuple(version[one] for one in reads(item)),
+                )
                 first = seen.setdefault(key, item)
                 if first is not item:
                     for one, other in zip(targets, writes(first)):
@@ -49,6 +54,13 @@ def without_repeats(program: Program) -> Rewritten | None:
             version.update(targets)
             used.update(reads(item))
     return writer.written() if writer.gone else None
+
+
+def _shape(target: Operand) -> object:
+    """The types of what is written, in their places: ``mov`` writes a register, or parts of it."""
+    if isinstance(target, Vector):
+        return tuple(map(_shape, target.elements))
+    return target.type.name if isinstance(target, Register) else type(target)
 
 
 def is_repeatable(item: Instruction) -> bool:

@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start Python hundreds of times; if this is set, each start recompiles the engine, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast accuracy check compare bench docs fuzz hardware-kit hardware clean
+.PHONY: help demo test test-fast accuracy check types lint compare bench docs fuzz hardware-kit hardware clean
 
 help: ## Lists all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,14 @@ test-fast: $(READY) ## Runs the tests without ptxas, processes or sweeps, in a m
 accuracy: $(READY) ## Prints the error of every model on every measurement in the repository, by GPU and kernel
 	$(BIN)/python -m benchmarks.accuracy_models
 
-check: $(READY) ## Lints, checks types and layers, and that the generated pages are current
+check: types lint ## Lints, checks types and layers, and that the generated pages are current
+
+types: $(READY)
+	$(BIN)/mypy
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m benchmarks.docs --check
 

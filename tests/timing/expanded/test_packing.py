@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +104,16 @@ CASES: dict[str, tuple[str, int, int]] = {
 }  # fmt: skip
 
 
+SCRIPT = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from tests.timing.expanded.test_packing import CASES, MORE, THREAD, code
+for body, _, _ in CASES.values():
+    for item in code(MORE + THREAD + body).graph.listing.instructions:
+        print(repr(item))
+"""
+
+
 def counted(opcodes: list[str]) -> tuple[int, int]:
     found = Counter(opcodes)
     return sum(found[one] for one in ARITHMETIC), found["PRMT"]
@@ -158,3 +172,15 @@ def test_sums_of_a_loop_share_registers() -> None:
     made = code(body)
     assert counted(roots(made)) == (16, 0)
     assert made.registers <= 16 + 16 + 8
+
+
+def test_code_is_the_same_whatever_the_seed_of_hashes() -> None:
+    root = Path(__file__).resolve().parents[3]
+    command = [sys.executable, "-c", SCRIPT, *map(str, (root, root / "engine", root / "examples"))]
+    first, second = (
+        subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True, timeout=120
+        ).stdout
+        for seed in "12"
+    )
+    assert first == second != b""

@@ -58,6 +58,7 @@ class _Pairing:
     ) -> None:
         self.architecture, self.folds, self.roots = architecture, folds, roots
         self.pairs = Pairs()
+        self.sources: dict[Instruction, list[Operand]] = {}
         self.definitions: dict[Register, list[Instruction]] = {}
         self.users: dict[Register, list[Instruction]] = {}
         for block in program.blocks_of(0):
@@ -212,6 +213,12 @@ class _Pairing:
 
     def operands(self, item: Instruction) -> list[Operand]:
         """Its sources, those of a product that is folded into it first."""
+        known = self.sources.get(item)
+        if known is None:
+            known = self.sources[item] = self._operands(item)
+        return known
+
+    def _operands(self, item: Instruction) -> list[Operand]:
         given = [operand for slot, operand in matched(item) if slot.name != "d"]
         for number, operand in enumerate(given):
             if isinstance(operand, Register):
@@ -329,7 +336,10 @@ class _Pairing:
         pairs.gone.add(other if place is item else item)
         pairs.separate[place] = tuple(separate)
         pairs.assembled[place] = tuple(one for one in separate if one not in packed)
-        pairs.sources[place] = tuple((self.read_by(item) | self.read_by(other)) - apart)
+        given = (*self.operands(item), *self.operands(other))
+        pairs.sources[place] = tuple(
+            dict.fromkeys(one for operand in given for one in registers_in(operand) if one not in apart)
+        )
         pairs.results[place] = (low, high)
         packed.update(separate)
         self.join(low, high)

@@ -25,12 +25,12 @@ test-fast: $(READY) ## Runs the tests without ptxas, processes or sweeps, in a m
 accuracy: $(READY) ## Prints the error of every model on every measurement in the repository, by GPU and kernel
 	$(BIN)/python -m benchmarks.accuracy_models
 
-check: types lint ## Lints, checks types and layers, and that the generated pages are current
+check: types lint ## Runs the two checks below; make -j 2 check runs them side by side
 
-types: $(READY)
+types: $(READY) ## Checks types
 	$(BIN)/mypy
 
-lint: $(READY)
+lint: $(READY) ## Lints, checks layers, and that the generated pages are current
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

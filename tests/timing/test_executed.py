@@ -9,8 +9,10 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import load_machine
+from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.sass.registers import accesses_of
 from gpuperf_engine.sass.run import needed
+from gpuperf_engine.sass.sm.launch import Timed
 from gpuperf_engine.timing.models.executed import check_executed
 from gpuperf_engine.timing.models.simulation import NotRun, Simulation
 from tests.support import head, needs_assembler
@@ -96,6 +98,14 @@ def test_a_trace_that_executes_too_little_is_refused(monkeypatch: pytest.MonkeyP
     assert "stores, atomics and barriers" in wrong.notes[0]
 
 
+def simulated_by(model: str, profile: ge.Profile) -> tuple[Timed, LaunchRecord]:
+    (record,) = profile.records
+    simulation = Simulation(record, load_machine(TARGET))
+    if model != "simulation":
+        simulation = replace(simulation, expanded=profile.resources)
+    return simulation.timed(), record
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_executions_are_compared_with_those_counted(model: str) -> None:
     found = launched(
@@ -103,12 +113,7 @@ def test_executions_are_compared_with_those_counted(model: str) -> None:
         64,
         64 * 256,
     )
-    (record,) = found.records
-    machine = load_machine(TARGET)
-    simulation = Simulation(record, machine)
-    if model != "simulation":
-        simulation = replace(simulation, expanded=found.resources)
-    timed = simulation.timed()
+    timed, record = simulated_by(model, found)
     check_executed(timed, record)
     with pytest.raises(NotRun, match=r"a simulated CTA executes 1.6 stores, .* and 16.0 were counted"):
         check_executed(replace(timed, simulated=10 * timed.simulated), record)
@@ -122,12 +127,7 @@ def test_ctas_that_seldom_store_need_not_be_among_the_simulated_ones(model: str)
         setp.ne.u32 %p1, %r5, 255; @%p1 bra END; mul.wide.u32 %q2, %r1, 4; add.s64 %q2, %q1, %q2; st.global.f32 [%q2], %f1; END:"""
     found = launched(body, 30_000, 256)
     assert ge.estimate(found, TARGET, model=model).model == model
-    (record,) = found.records
-    machine = load_machine(TARGET)
-    simulation = Simulation(record, machine)
-    if model != "simulation":
-        simulation = replace(simulation, expanded=found.resources)
-    timed = simulation.timed()
+    timed, record = simulated_by(model, found)
     none = replace(timed, instructions=tuple(item for item in timed.instructions if item.base != "STG"))
     check_executed(none, record)
     with pytest.raises(NotRun, match=r"a simulated CTA executes .* instructions, and .* of PTX were counted"):

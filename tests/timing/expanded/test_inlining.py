@@ -122,6 +122,12 @@ def test_registers_and_numbers_as_arguments() -> None:
     called(body, function, 11, words=2).check([np.where(LANES < 11, 1, product & 0xFFFFFFFF), product >> 32])
 
 
+def test_a_result_that_nobody_takes() -> None:
+    function = """.func (.reg .b32 back) f(.reg .b32 x) { .reg .b64 %rd; mov.b32 back, x; ret; }
+    """
+    called(f"mov.u32 %r9, %r2; call (_), f, (%r2); {STORE}", function).check([WORDS_OF_LANES])
+
+
 def test_local_variables_are_separate_and_output_stays() -> None:
     """A function that prints an element of its array, with the system function's own parameters."""
     function = """.extern .func (.param .b32 status) vprintf (.param .b64 format, .param .b64 arguments);
@@ -160,6 +166,12 @@ REFUSED = {
     "other parts": (
         ".func f(.param .align 8 .b8 s[16]) { .reg .b32 %r; ld.param.u32 %r, [s+4]; ret; }\n",
         "{ .param .align 8 .b8 s[16]; st.param.b16 [s+2], 0; st.param.b64 [s+6], 0; call f, (s); }",
+    ),
+    "in other parts": (
+        """.func (.param .align 8 .b8 back[8]) f(.param .b32 x)
+        { .reg .b32 %r<2>; .reg .b64 %rd; .reg .pred %p; ld.param.u32 %r0, [x]; setp.eq.u32 %p, %r0, 0; @%p bra Z;
+        st.param.v2.b32 [back], {%r0, %r0}; ret; Z: mov.u64 %rd, 1; st.param.b64 [back], %rd; ret; }\n""",
+        "{ .param .b32 x; st.param.b32 [x], %r0; .param .align 8 .b8 back[8]; call (back), f, (x); ld.param.b64 %rd5, [back]; }",
     ),
 }  # fmt: skip
 

@@ -429,10 +429,10 @@ class _Builder:
         sources = self.folds.sources.get(item)
         operands = self.roots_of(reads(item) if sources is None else sources)
         results = self.roots_of(writes(item))
-        if item in self.pairs.sources:
-            operands = self.roots_of(self.pairs.sources[item])
-            packs = "PRMT" if set(self.pairs.sources[item]) <= set(reads(item)) else "F2FP"
-            return [_Made(packs, operands, results, item, guard, latency=self.latency(packs))]
+        if item in self.pairs.packs:
+            packs, packed = self.pairs.packs[item]
+            taken = (*packed, *((item.guard.register,) if item.guard is not None else ()))
+            return [_Made(packs, self.roots_of(taken), results, item, guard, latency=self.latency(packs))]
         if operands == results and item.opcode.startswith("mov.b32"):
             return []  # halves that are in one register already
         pieces = pieces_of(item, self.architecture)

@@ -21,6 +21,7 @@ from ...ptx.syntax import (
     Instruction,
     Operand,
     Register,
+    Sink,
     Symbol,
     Variable,
     Vector,
@@ -180,6 +181,8 @@ class _Inlining(Rewriter):
         """Arguments to parameters, or results to where the caller has them."""
         registers = _registers_of(own.function)
         for formal, actual in zip(formals, actuals):
+            if isinstance(actual, Sink):
+                continue
             if formal.space == "reg":
                 inner = own.names.register(registers[id(formal)])
                 kind = registers[id(formal)].type
@@ -215,13 +218,11 @@ class _Inlining(Rewriter):
         known = places.get(offset)
         if known is not None and known[1] == size:
             return known[0]
-        for one, (_, other) in [*places.items()]:
-            if one < offset + size and offset < one + other:
-                if one < offset or offset + size < one + other:
-                    raise NotRun(_IN_PARTS)
-                del places[one]
-        places[offset] = name, _ = self.passed(size), size
-        return name
+        if any(one < offset + size and offset < one + other for one, (_, other) in places.items()):
+            # Which parts hold the value may depend on the branch that wrote it.
+            raise NotRun(_IN_PARTS)
+        places[offset] = self.passed(size), size
+        return places[offset][0]
 
     def read_place(self, places: _Places, offset: int, size: int, item: Instruction) -> str:
         """A register with a part of a variable, composed of those that were written."""

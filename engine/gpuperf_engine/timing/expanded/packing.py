@@ -24,19 +24,21 @@ __all__ = ["Pairs", "pairs_of"]
 
 _ROOTS = frozenset(("add", "sub", "mul", "fma"))
 _TYPES = ("f16", "bf16")
-_CONVERTED = ("cvt.rn.f16.f32", "cvt.rn.bf16.f32")
+#: Conversions of which one instruction makes two, and that instruction (before 8.0 there is none).
+_CONVERTED, _CONVERTS = ("cvt.rn.f16.f32", "cvt.rn.bf16.f32"), "F2FP"
 #: Instructions may be so far apart. Assumed; enough for a column of the largest tiles that threads compute.
 _WINDOW = 64
 
 
 @dataclass(slots=True)
 class Pairs:
-    """``gone``: instructions that are a part of another one; ``sources``: the registers that a pair then reads, or a pack that is
-    executed; ``results``: those that a pair writes; ``separate``: the pairs of registers that it reads as one register, and
-    ``assembled``: those of them that are put into one in front of it; ``joined``: registers that are halves of one; ``upper``: those
-    that are the upper ones."""
+    """``gone``: instructions that are a part of another one; ``packs``: the opcode of each pack that is executed, and the registers
+    that it reads; ``sources``: those that a pair reads, ``results``: those that it writes; ``separate``: the pairs of registers that
+    it reads as one register, and ``assembled``: those of them that are put into one in front of it; ``joined``: registers that are
+    halves of one; ``upper``: those that are the upper ones."""
 
     gone: set[Instruction] = field(default_factory=set)
+    packs: dict[Instruction, tuple[str, tuple[Register, ...]]] = field(default_factory=dict)
     sources: dict[Instruction, tuple[Register, ...]] = field(default_factory=dict)
     results: dict[Instruction, tuple[Register, ...]] = field(default_factory=dict)
     separate: dict[Instruction, tuple[tuple[Register, Register], ...]] = field(default_factory=dict)
@@ -131,9 +133,9 @@ class _Pairing:
             if len(self.definitions[word]) == 1 or self.unpacked_first(word, low, high):
                 self.pairs.joined.append((low, word))
         elif (sources := self.converted(item, low, high)) is not None:
-            self.pairs.sources[item] = sources
+            self.pairs.packs[item] = _CONVERTS, sources
         elif low is not high or not all(map(_takes_halves, self.users.get(word, ()))):
-            self.pairs.sources[item] = tuple(dict.fromkeys((low, high)))
+            self.pairs.packs[item] = "PRMT", tuple(dict.fromkeys((low, high)))
 
     def unpacked_first(self, word: Register, low: Register, high: Register) -> bool:
         """Whether a register is only unpacked, and before its halves change in the same block."""
@@ -159,7 +161,7 @@ class _Pairing:
             if self.place[found[0]][0] != block:
                 return None
             made.append(found[0])
-        if made[0].opcode != made[1].opcode or pieces_of(made[0], self.architecture)[0].opcode != "F2FP":
+        if made[0].opcode != made[1].opcode or pieces_of(made[0], self.architecture)[0].opcode != _CONVERTS:
             return None
         sources = tuple(dict.fromkeys(register for one in made for register in reads(one)))
         if any(

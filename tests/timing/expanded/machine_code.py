@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import gpuperf_engine as ge
 from gpuperf_engine.ptx.syntax import Instruction
 from gpuperf_engine.simt.program import Program, program_of
@@ -42,7 +44,8 @@ def code(
     """The machine code of a body; ``%rd1`` and ``%rd2``: pointers, ``%r1``: a number."""
     program: Program = program_of(ge.parse(text(body, before), path="k.ptx")["k"])
     origins: dict[Instruction, Instruction | None] = {}
-    for rewrite in (predicated, unrolled) if unroll else (predicated,):
+    unrolling = partial(unrolled, architecture=architecture)
+    for rewrite in (predicated, unrolling) if unroll else (predicated,):
         made = rewrite(program)
         assert made is not None or rewrite is predicated
         if made is not None:

@@ -113,12 +113,16 @@ def elsewhere(kernel: ge.Kernel) -> ge.Kernel:
     return writer.written().kernel
 
 
+def unrolled_for_86(program: Program) -> Rewritten | None:
+    return unrolled(program, 86)
+
+
 def run(
     body: str,
     n: int = 0,
     words: int = 1,
     given: NDArray[np.uint32] | None = None,
-    rewrite: Callable[[Program], Rewritten | None] = unrolled,
+    rewrite: Callable[[Program], Rewritten | None] = unrolled_for_86,
     functions: str = "",
 ) -> Both:
     """Runs a body, which stores to ``[%rd1 + 128 * word]``, on one warp. ``functions``: those that it calls."""

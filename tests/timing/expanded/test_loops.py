@@ -69,7 +69,63 @@ def test_loops_are_unrolled_as_by_the_assembler(kind: str, sizes: list[tuple[int
         entry = ge.parse(source, path="k.ptx")["k"]
         listing = disassemble(assemble(entry, "sm_86"))
         theirs = sum(item.base == OPCODES[kind] for item in listing.instructions)
-        made = unrolled(program_of(entry))
+        made = unrolled(program_of(entry), 86)
         if kind == "stores":
             theirs -= 17  # behind the loop
         assert (made is not None) == (theirs > count), (kind, count, trips, theirs)
+
+
+def loaded(kind: str, loads: int, products: int) -> str:
+    """``loads`` loads with an addition each, and multiply-adds."""
+    where, step = (
+        ("%r5", "add.u32 %r5, %r5, 1024;") if kind == "shared" else ("%rd0", "add.s64 %rd0, %rd0, 1024;")
+    )
+    lines = [
+        f"ld.{kind}.f32 %f{16 + at}, [{where}+{20 * at}]; add.f32 %f{at % 16}, %f{at % 16}, %f{16 + at};"
+        for at in range(loads)
+    ]
+    lines += [
+        f"fma.rn.f32 %f{at % 16}, %f{at % 16}, %f{(at + 1) % 16}, %f{(at + 2) % 16};"
+        for at in range(products)
+    ]
+    return "\n".join([*lines, step])
+
+
+@needs_assembler
+@pytest.mark.parametrize("architecture", [86, 90])
+@pytest.mark.parametrize(
+    ("kind", "loads", "sizes"),
+    [
+        ("shared", 0, [(50, 8), (70, 8), (96, 4), (110, 4), (160, 2), (32, 16), (36, 16), (16, 0), (20, 0), (70, 256), (80, 256)]),
+        ("shared", 1, [(52, 8), (60, 8), (80, 8), (92, 4), (100, 4), (130, 4), (18, 32), (30, 32), (18, 0), (24, 0)]),
+        ("shared", 8, [(30, 8), (40, 8), (190, 8), (8, 16), (20, 16), (130, 16), (32, 0), (38, 0)]),
+        ("shared", 16, [(6, 8), (16, 8), (48, 8), (64, 8), (64, 16), (46, 0), (52, 0)]),
+        ("global", 1, [(52, 8), (60, 8), (92, 4), (100, 4), (18, 32), (40, 0), (46, 0)]),
+        ("global", 8, [(30, 8), (40, 8), (8, 16), (14, 16), (20, 0), (26, 0), (46, 256), (52, 256)]),
+    ],
+)  # fmt: skip
+def test_what_a_loop_may_have(kind: str, loads: int, sizes: list[tuple[int, int]], architecture: int) -> None:
+    """Copies of the multiply-adds of a loop: all iterations, four and the rest, or one. Newer architectures unroll loops with loads
+    from shared memory as others."""
+    for products, trips in sizes:
+        before = "mov.u32 %r2, 0; mov.u32 %r5, tile; mov.u32 %r9, %r0; .reg .f32 %f<64>;"
+        after = "".join(f"st.global.f32 [%rd1+{128 * at}], %f{at};" for at in range(16))
+        body = loaded(kind, loads, products) + "add.s32 %r2, %r2, 1;"
+        text = kernel(looped(body, f"setp.lt.s32 %p1, %r2, {trips or '%r1'};", before, after))
+        source = text.replace(".reg .f32 %f<8>;", "").replace("sm_80", f"sm_{architecture}")
+        entry = ge.parse(source, path="k.ptx")["k"]
+        listing = disassemble(assemble(entry, f"sm_{architecture}"))
+        theirs = sum(item.base == "FFMA" for item in listing.instructions)
+        made = unrolled(program_of(entry), architecture)
+        own = products
+        if made is not None:
+            own = sum(item.opcode == "fma.rn.f32" for item in made.kernel.instructions)
+        whole = theirs == products * trips
+        assert (own == products * trips) == whole and (own > products) == (theirs > products), (
+            products,
+            trips,
+            own,
+            theirs,
+        )
+        # what is left of unknown numbers is unrolled once more
+        assert own <= theirs <= 2 * own, (products, trips, own, theirs)

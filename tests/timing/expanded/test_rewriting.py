@@ -23,7 +23,7 @@ def hoisted_from_all(program: Program) -> Rewritten | None:
 
 
 def whole(program: Program) -> Rewritten | None:
-    made, origins = rewritten(program)
+    made, origins = rewritten(program, 86)
     if not origins:
         return None
     return Rewritten(made.kernel, tuple(origins[item] for item in made.kernel.instructions))

@@ -361,7 +361,9 @@ class TestBodies:
         before = "mov.u32 %r5, tile; mad.lo.u32 %r5, %r0, 16, %r5; mov.u32 %r6, tile; st.shared.v2.u32 [%r5], {%r0, %r0}; bar.sync 0;"
         body = """atom.shared.add.u32 %r10, [%r5], %r2; ld.shared.v2.u32 {%r11, %r12}, [%r5]; add.u32 %r9, %r9, %r10;
         mad.lo.u32 %r9, %r9, 3, %r11; red.shared.add.u32 [%r5+4], 1; add.u32 %r9, %r9, %r12;"""
-        both = self.run(body, bound, before)
+        both = self.run(body, bound, before, short=constant)
+        if not constant:  # ptxas does not unroll it either
+            return
         first, second, total = LANES.copy(), LANES.copy(), np.zeros(32, np.int64)
         for turn in range(24):
             total, first = total + first, first + turn

@@ -98,6 +98,7 @@ class Traced:
     reuse: dict[tuple[int, int], Reuse] = field(default_factory=dict)
     #: By group and number of CTAs that share a DRAM row: rows per CTA with sharing, and without.
     shared_rows: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    _operations: tuple[SmNumbers, Operations] | None = field(default=None, repr=False)
 
     @property
     def of_inputs(self) -> bool:
@@ -146,8 +147,7 @@ class Traced:
         copies = self._copies(numbers, resident)
         memory = self.memory(numbers, resident, shared_per_cta, caches)
         numbers = self.used(numbers)
-        operations = Operations(self.graph, numbers)
-        operations.change(changed or {})
+        operations = self.operations(numbers, changed)
 
         def run(ran: NDArray[np.int64], at_once: int) -> Simulated:
             return simulate(
@@ -195,7 +195,7 @@ class Traced:
             self.memory(numbers, resident, shared_per_cta, caches),
         )
         numbers = self.used(numbers)
-        operations = Operations(self.graph, numbers)
+        operations = self.operations(numbers)
 
         def run(ran: NDArray[np.int64], at_once: int, window: tuple[int, int] | None) -> Simulated:
             return simulate(
@@ -218,6 +218,16 @@ class Traced:
         seen = run(ran, resident, (start, start + clocks))
         each = -(-min(resident, count) * plan.warps_per_cta // numbers.parts)
         return window_of(operations, seen, start, start + clocks, each)
+
+    def operations(self, numbers: SmNumbers, changed: Mapping[int, int] | None = None) -> Operations:
+        """The records of the instructions, with the changes of ``timed``; those of the last call are used again, as the number of SMs
+        does not matter for them."""
+        key = replace(numbers, sm_count=0)
+        if self._operations is None or self._operations[0] != key:
+            self._operations = key, Operations(self.graph, numbers)
+        operations = self._operations[1]
+        operations.change(changed or {})
+        return operations
 
     def _clusters(self, numbers: SmNumbers) -> int:
         """Clusters that run concurrently. Each CTA of a cluster runs on its own SM."""

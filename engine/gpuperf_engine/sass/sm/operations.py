@@ -90,6 +90,7 @@ def unit_of(item: Decoded, architecture: int) -> str:
     return unit_of_opcode(item.opcode, architecture)
 
 
+@cache
 def unit_of_opcode(opcode: str, architecture: int) -> str:
     """As ``unit_of``, for an opcode with its modifiers."""
     base, *words = opcode.split(".")

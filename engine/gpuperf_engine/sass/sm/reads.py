@@ -50,7 +50,7 @@ def read_sectors(
         int(MOST_INSTRUCTIONS // max(1.0, instructions)),
     )
     memory = _memory(traced, numbers, resident, shared_per_cta)
-    operations = Operations(traced.graph, numbers)
+    operations = traced.operations(numbers)
     read, counted = 0, 0
     ctas, places = plan.ctas, classes.working(MOST_LOOKED_UP)
     if places is not None:

@@ -32,7 +32,7 @@ from .unrolling import unrolled
 
 __all__ = ["REVISION", "ExpandedCode"]
 
-REVISION = 5
+REVISION = 6
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
@@ -130,7 +130,16 @@ class ExpandedCode(CodeSource):
         return min(most, fitting) if fitting and not changes_registers(self.record.program) else most
 
     def _built(self) -> tuple[Code, int]:
-        """The code, and registers of a thread."""
+        """The code, and registers of a thread; kept with the kernel, as both the occupancy and the trace need it."""
+        memo = self.record.program.kernel.memo
+        name = "code", self.architecture, *self.key
+        known = memo.get(name)
+        if known is None:
+            known = memo[name] = self._newly_built()
+        assert isinstance(known, tuple)
+        return known
+
+    def _newly_built(self) -> tuple[Code, int]:
         most, kernel = self._most(), self.record.program.kernel
         bound = kernel.reqntid or kernel.maxntid
         if bound and changes_registers(self.record.program):
@@ -145,7 +154,7 @@ class ExpandedCode(CodeSource):
 
     def _code(self, allocated: Allocation) -> Code:
         program, spaces = self.record.program, self._spaces()
-        program, origins = rewritten(program)
+        program, origins = rewritten(program, sm_number(self.architecture))
         if origins:
             of_block = _blocks(self.record.program, program, origins)
             allocated = replace(
@@ -170,16 +179,19 @@ def free_registers(machine: Machine) -> int:
     return registers_that_fit(machine, _FEW * WARP_SIZE, machine.max_warps_per_sm // _FEW) - _KEPT_ASIDE
 
 
-def rewritten(program: Program) -> tuple[Program, dict[Instruction, Instruction | None]]:
-    """The program as an assembler orders it in blocks, and the instruction of the given one that each of its instructions was made
-    of; none if it is the given one."""
+def rewritten(program: Program, architecture: int) -> tuple[Program, dict[Instruction, Instruction | None]]:
+    """The program as an assembler for an architecture (``86``) orders it in blocks, and the instruction of the given one that each of
+    its instructions was made of; none if it is the given one."""
     origins: dict[Instruction, Instruction | None] = {}
     repeated: set[Instruction] = set()
 
     def hoisted_of(program: Program) -> Rewritten | None:
         return hoisted(program, repeated)
 
-    for rewrite in (inlined, predicated, unrolled, without_repeats, hoisted_of):
+    def unrolled_of(program: Program) -> Rewritten | None:
+        return unrolled(program, architecture)
+
+    for rewrite in (inlined, predicated, unrolled_of, without_repeats, hoisted_of):
         made = rewrite(program)
         if made is not None:
             earlier, program = origins, program_of(made.kernel)

@@ -1,6 +1,6 @@
 """Loops without branches that an assembler unrolls, as PTX.
 
-``ptxas`` makes the iterations of a loop straight code if their number is a constant and they do not load too much.
+``ptxas`` makes the iterations of a loop straight code if their number is a constant and their instructions are few.
 
 It makes four iterations of a short loop one if a counter with a constant step is compared with a bound that the loop does not
 change: it tests once whether four are left, by the distance of the counter from the bound, and executes the rest one by one. The
@@ -9,8 +9,11 @@ order of loads in the unrolled body decides how many of them wait for memory at 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...flow.blocks import BasicBlock, synchronises
 from ...flow.operands import reads, writes
@@ -22,14 +25,14 @@ from ...isa.effects import (
     MATRIX,
     MATRIX_LOAD,
     MATRIX_STORE,
+    PURE,
     REDUCTION,
     STORE,
 )
 from ...ptx import spell
 from ...ptx.syntax import Address, Immediate, Instruction, Register
-from ...simt.program import Program, program_of
+from ...simt.program import Program
 from .chains import as_one, chains_of
-from .merging import merges_of
 from .rewriting import Rewriter, Rewritten
 from .straight import Straight
 
@@ -37,32 +40,46 @@ __all__ = ["TIMES", "unrolled"]
 
 TIMES = 4
 """Iterations that become one."""
-#: The most instructions of a loop that ptxas 13.0 unrolls, besides its counter: with barriers, with loads from global memory, with
-#: others, and without loads. Measured on loops of one kind for sm_80 and sm_86: 18 multiply-adds, 15 global loads with an addition
-#: each, 32 shared ones, 6 multiply-adds with barriers, 16 with barriers and a shared load, 4 asynchronous copies, 8 stores, one
-#: atomic, which counts as five instructions; 8 products and 16 with a load of matrices each, so that they count twice.
-_WITH_BARRIER, _SHARED_WITH_BARRIER, _GLOBAL, _SHARED, _ARITHMETIC = 12, 24, 30, 64, 18
-_COPIES, _STORES = 11, 13
-#: Up to which number of iterations, how many loads a loop may have in all its iterations together that ptxas 13.0 makes straight
-#: code, and the most instructions of all such code, measured on loops of loads with an addition each, and of multiply-adds alone,
-#: for sm_86.
-_LOADS = ((7, 128), (15, 152), (31, 192), (63, 256), (127, 320), (1 << 62, 384))
+#: The largest size of loops that ptxas 13.0 unrolls. The size of an instruction is 1, of one that accesses memory 2 (each one, also of
+#: words that become one access), of an asynchronous copy 3, of an atomic 11; what does not change in the loop, the counter and further
+#: registers to which constants are added have none. Measured with nvdisasm on loops of multiply-adds with up to 20 others of a kind,
+#: equally for sm_86 and sm_90 unless said otherwise.
+#: By number of iterations, those that become straight code; from 9.0 on whatever they load.
+_WHOLE = (
+    (2, 192), (3, 123), (4, 97), (5, 74), (6, 71), (7, 58), (8, 57), (9, 51), (12, 42), (15, 37), (16, 34), (24, 27),
+    (31, 24), (32, 23), (48, 17), (63, 14), (100, 11), (127, 9), (200, 7), (256, 6),
+)  # fmt: skip
+#: By how much more they may be for each instruction whose result is a constant in each iteration.
+_FOLDED = 6
+#: Up to 8.9 the factor by which they may be larger still, with n loads or atomics of shared memory, is 1 + f n ** 0.8 (measured
+#: for 1 to 16 loads); f by number of iterations.
+_NEW, _SHARED_LOADS = 90, ((4, 0.49), (8, 0.57), (16, 0.74), (32, 0.78))
+#: Of which four become one: if their number is a constant; else without loads, with one from global memory; and with n from shared
+#: memory 18 + 5 n up to a maximum.
+_KNOWN, _ARITHMETIC, _GLOBAL, _FOR_SHARED, _SHARED = 72, 18, 46, 5, 96
+#: The largest size of all iterations that become one if their number is a constant. Then more than four may; here a divisor of all, as
+#: a rest of known length, which ptxas executes behind the loop, is not written.
+_SEVERAL = 320
+#: The most instructions of loops with barriers of which four become one: 6 multiply-adds, or 16 with a load from shared memory,
+#: between two barriers, for sm_80 and sm_86.
+_WITH_BARRIER, _SHARED_WITH_BARRIER = 9, 21
+#: The most instructions of all straight code of a kernel.
 _STRAIGHT = 4096
-#: The most words of a load.
-_WORDS = 4
+_ATOMIC, _COPY = 11, 3
 _SMALLER, _LARGER = frozenset(("lt", "le", "ne")), frozenset(("gt", "ge", "ne"))
 _INVERSE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne"}
 _GOING = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__, "ne": int.__ne__}
 _TYPES = frozenset(("s32", "u32", "s64", "u64"))
 _ATOMICS = frozenset((ATOMIC, REDUCTION))
+_ACCESSES = frozenset((LOAD, STORE, MATRIX_LOAD, MATRIX_STORE))
 _MATRICES = frozenset((MATRIX, MATRIX_LOAD, MATRIX_STORE))
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
     """A loop: its counter before an iteration (``held``), ``step``, ``bound`` and the comparison that continues it (``lt``, ``gt``,
-    ``ne`` …), with its type; ``trips``: the number of iterations, 0 if it does not become straight code; ``whole``: it is a constant
-    multiple of ``TIMES``; ``start``: the value of the counter before the first."""
+    ``ne`` …), with its type; ``trips``: the number of iterations, 0 if it does not become straight code; ``times``: of how many one is
+    made; ``whole``: their number is a constant multiple of it; ``start``: the value of the counter before the first."""
 
     held: Register
     step: int
@@ -70,41 +87,173 @@ class _Counted:
     comparison: str
     kind: str
     trips: int = 0
+    times: int = TIMES
     whole: bool = False
     start: int = 0
 
 
-def unrolled(program: Program) -> Rewritten | None:
-    """The kernel of a program with unrolled loops; ``None`` if there are none."""
+def unrolled(program: Program, architecture: int) -> Rewritten | None:
+    """The kernel of a program with the loops unrolled that an assembler unrolls for an architecture (``86``); ``None`` if there are
+    none."""
     if any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
         return None
     loops: dict[int, tuple[BasicBlock, _Counted]] = {}
-    merged = merges_of(program, {}).gone
     found = [
         (block, counted)
         for block in map(as_one, chains_of(program))
         if block.instructions and (counted := _counted(block)) is not None
     ]
+    bodies = [_Body(block, counted) for block, counted in found]
     starts = [_start(program, block, counted.held) for block, counted in found]
     total = [_trips(counted, start) for (_, counted), start in zip(found, starts)]
     constant = [
-        trips if trips and _becomes_straight(program, block, counted, trips, start, merged) else 0
-        for (block, counted), trips, start in zip(found, total, starts)
+        trips if trips and body.becomes_straight(trips, architecture) else 0
+        for body, trips in zip(bodies, total)
     ]
     if sum(len(block.instructions) * trips for (block, _), trips in zip(found, constant)) > _STRAIGHT:
         constant = [0] * len(found)
-    for (block, counted), trips, every, start in zip(found, constant, total, starts):
-        if trips or _short(block, merged):
-            whole = every > 0 and every % TIMES == 0
+    for (block, counted), body, trips, every, start in zip(found, bodies, constant, total, starts):
+        if trips or body.is_short(every > 0):
+            times = body.times(every)
+            whole = every > 0 and every % times == 0
             loops[block.instructions[0].index] = (
                 block,
-                replace(counted, trips=trips, whole=whole, start=start or 0),
+                replace(counted, trips=trips, times=times, whole=whole, start=start or 0),
             )
     if not loops:
         return None
     writer = _Writer(program.kernel)
     writer.loops = loops
     return writer.written()
+
+
+class _Body:
+    """What decides whether a loop is unrolled: its instructions that change from one iteration to the next."""
+
+    def __init__(self, block: BasicBlock, counted: _Counted) -> None:
+        assert block.guard is not None
+        body = block.instructions[:-1]
+        steps = {counted.held}
+        copies = {
+            item.operands[0]: item.operands[1]
+            for item in body
+            if item.opcode.startswith("mov.") and item.guard is None
+        }
+        defined = Counter(register for item in body for register in writes(item))
+        inside = {*defined}
+        #: registers that the loop does not change, and those that are constants in each iteration
+        constant: set[Register] = set()
+        self.items: list[Instruction] = []
+        #: instructions whose results are constants in each iteration, and steps of registers behind the first of each
+        self.folded = self.further = 0
+        for item in body:
+            read, written = reads(item), writes(item)
+            if block.guard.register in written or (counted.held in read and _is_step(item, copies)):
+                continue
+            if (
+                _is_plain(item)
+                and not inside.intersection(read)
+                and all(defined[one] == 1 for one in written)
+            ):
+                inside.difference_update(written)
+                continue
+            if item.opcode.startswith(("mov.", "cvta.")):
+                if constant.union((counted.held,)).issuperset(read) and read:
+                    constant.update(written)
+                continue
+            if _is_step(item, copies):
+                self.further += written[0] in steps
+                steps.add(written[0])
+                continue
+            if read and _is_plain(item) and constant.union((counted.held,)).issuperset(read):
+                constant.update(written)
+                self.folded += 1
+            self.items.append(item)
+        parts = {
+            register
+            for item in self.items
+            if item.opcode.startswith(("mul.wide.", "shr."))
+            for register in writes(item)
+        }
+        #: products and shifts to the right whose results are added are one instruction with the sum
+        self.fused = sum(
+            item.opcode.startswith(("add.s", "add.u")) and not parts.isdisjoint(reads(item))
+            for item in self.items
+        )
+        self.waits = any(item.effect.is_barrier for item in self.items)
+        self.shared = sum(_loads(item, "shared") for item in self.items)
+        self.shared_atomics = sum(
+            item.effect in _ATOMICS and item.form.space == "shared" for item in self.items
+        )
+
+    def size(self, matrix: int) -> int:
+        """``matrix``: the size of a product of matrices."""
+        return sum(_size(item, matrix) for item in self.items) - self.fused
+
+    def becomes_straight(self, trips: int, architecture: int) -> bool:
+        """Whether so many iterations become straight code."""
+        if trips * len(self.items) > _STRAIGHT:
+            return False
+        if trips == 1:
+            return True
+        limit = _between(_WHOLE, trips)
+        if architecture < _NEW:
+            limit *= 1 + _between(_SHARED_LOADS, trips) * (self.shared + self.shared_atomics) ** 0.8
+        return self.size(1) <= limit + _FOLDED * self.folded
+
+    def is_short(self, known: bool) -> bool:
+        """Whether four iterations become one. ``known``: their number is a constant."""
+        if self.waits:
+            return len(self.items) <= (_SHARED_WITH_BARRIER if self.shared else _WITH_BARRIER)
+        limit = _KNOWN
+        if not known:
+            limit = _ARITHMETIC
+            if self.shared:
+                limit = min(_SHARED, _ARITHMETIC + _FOR_SHARED * self.shared)
+            if any(_loads(item, "global") for item in self.items):
+                limit = max(limit, _GLOBAL)
+        return self.size(2) + self.further <= limit
+
+    def times(self, every: int) -> int:
+        """Of how many of ``every`` iterations (0: any number) one is made."""
+        most = TIMES if self.waits else min(every // 2, _SEVERAL // max(1, self.size(2)))
+        return next((times for times in range(most, TIMES, -1) if every % times == 0), TIMES)
+
+
+def _between(table: Sequence[tuple[int, float]], at: int) -> float:
+    """The value at a number between those of a table; outside of it that of the nearest."""
+    place = bisect(table, (at, float("inf")))
+    if not 0 < place < len(table):
+        return table[-1 if place else 0][1]
+    (first, low), (last, high) = table[place - 1 : place + 1]
+    return low + (high - low) * (at - first) / (last - first)
+
+
+def _is_plain(item: Instruction) -> bool:
+    """Whether an instruction computes its results from its operands alone."""
+    return item.effect is PURE and item.guard is None and bool(writes(item))
+
+
+def _is_step(item: Instruction, copies: Mapping[Any, Any]) -> bool:
+    """Whether an instruction adds a constant to a register from one iteration to the next. ``copies``: source by destination."""
+    if not item.opcode.startswith(("add.", "sub.")) or item.guard is not None or len(item.operands) != 3:
+        return False
+    made, held, step = item.operands
+    return isinstance(step, Immediate) and (held == made or copies.get(held) == made)
+
+
+def _loads(item: Instruction, space: str) -> bool:
+    return item.effect in (LOAD, MATRIX_LOAD) and item.form.space == space
+
+
+def _size(item: Instruction, matrix: int) -> int:
+    if item.effect in _ATOMICS:
+        return _ATOMIC
+    if item.effect is ASYNC_COPY:
+        return _COPY if any(isinstance(operand, Address) for operand in item.operands) else 1
+    if item.effect is MATRIX:
+        return matrix
+    return 1 + (item.effect in _ACCESSES and item.form.space not in ("param", "const"))
 
 
 def _start(program: Program, loop: BasicBlock, register: Register) -> int | None:
@@ -165,68 +314,6 @@ def _trips(counted: _Counted, start: int | None) -> int:
         if trips > 1 and not going(number(at + trips * counted.step), bound):
             return trips if trips <= _STRAIGHT else 0
     return 0
-
-
-def _becomes_straight(
-    program: Program,
-    block: BasicBlock,
-    counted: _Counted,
-    trips: int,
-    start: int | None,
-    merged: Collection[Instruction],
-) -> bool:
-    """Whether the iterations of a loop become straight code. ``merged``: loads that others include."""
-    items = [item for item in block.instructions if item not in merged]
-    loads = sum(map(_loads, items)) * trips
-    allowed = next(most for last, most in _LOADS if trips <= last)
-    if loads <= allowed:
-        return len(items) * trips <= _STRAIGHT
-    if loads > _WORDS * allowed or len(items) * trips > 2 * _STRAIGHT:
-        return False
-    # Loads of several iterations may be one.
-    writer = _Writer(program.kernel)
-    writer.loops = {block.instructions[0].index: (block, replace(counted, trips=trips, start=start or 0))}
-    made, inside = writer.written(), frozenset(block.instructions)
-    gone = merges_of(program_of(made.kernel), {}).gone
-    items = [
-        new for new, old in zip(made.kernel.instructions, made.origins) if old in inside and new not in gone
-    ]
-    return sum(map(_loads, items)) <= allowed and len(items) <= _STRAIGHT
-
-
-def _loads(item: Instruction) -> float:
-    """As how many loads an instruction counts among those that may become straight code: measured on loops of one kind for sm_86,
-    of which up to 2 to 32 iterations became straight code."""
-    if item.effect in _ATOMICS:
-        return 4
-    if item.effect is MATRIX_LOAD:
-        return 0.25
-    if item.effect is ASYNC_COPY:
-        return float(any(isinstance(operand, Address) for operand in item.operands))
-    return float(item.effect in (LOAD, STORE) and item.form.space not in ("param", "const"))
-
-
-def _short(block: BasicBlock, merged: Collection[Instruction]) -> bool:
-    items = [item for item in block.instructions if item not in merged]
-    loads = {
-        "shared" if item.effect is MATRIX_LOAD else item.form.space
-        for item in items
-        if item.effect in (LOAD, MATRIX_LOAD)
-    }
-    effects = [item.effect for item in items]
-    size = len(items) + effects.count(MATRIX) + 4 * sum(effect in _ATOMICS for effect in effects)
-    if any(effect.is_barrier for effect in effects):
-        return size <= (_SHARED_WITH_BARRIER if "shared" in loads else _WITH_BARRIER)
-    if ASYNC_COPY in effects:
-        return size <= _COPIES
-    if not loads and any(effect is STORE or effect in _ATOMICS for effect in effects):
-        return size <= _STORES
-    limit = _ARITHMETIC + 3
-    if "shared" in loads:
-        limit = _SHARED
-    elif loads:
-        limit = _GLOBAL + 4
-    return size <= limit
 
 
 def _exchanges(item: Instruction) -> bool:
@@ -338,7 +425,7 @@ class _Writer(Rewriter):
             return
         if counted.whole:
             self.lines.append(f"{start}:")
-            self.copies(block, TIMES, keep=True)
+            self.copies(block, counted.times, keep=True)
             self.line(
                 f"@{'!' if guard.negated else ''}{names.register(guard.register)} bra {start};",
                 block.instructions[-1],

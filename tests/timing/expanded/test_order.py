@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpuperf_engine.timing.expanded.numbering import Numbers
-from gpuperf_engine.timing.expanded.order import WAIT, Step, ordered
+from gpuperf_engine.timing.expanded.order import WAIT, Ordering, Step
 
 LATENCY = 40
 
@@ -69,7 +69,7 @@ def test_dependences_are_kept_and_registers_bounded(seed: int) -> None:
     steps, words, kept = random_steps(seed, 10 + 3 * seed)
     fewest = None
     for registers in (0, 20, 32, 64, 255):
-        order, most = ordered(steps, words, kept, registers, 40)
+        order, most = Ordering(steps, words, kept).within(registers, 40)
         assert sorted(order) == [*range(len(steps))]
         place = {at: number for number, at in enumerate(order)}
         assert all(place[earlier] < place[later] for earlier, later in waits(steps))
@@ -77,7 +77,7 @@ def test_dependences_are_kept_and_registers_bounded(seed: int) -> None:
         assert most == live_registers([steps[at] for at in order], words, kept)
         fewest = most if fewest is None else fewest
         assert most <= max(fewest, registers)
-    assert ordered(steps, words, kept, 255, 40) == ordered(steps, words, kept, 255, 40)
+    assert Ordering(steps, words, kept).within(255, 40) == Ordering(steps, words, kept).within(255, 40)
 
 
 @pytest.mark.parametrize("between", [8, 16])
@@ -94,7 +94,7 @@ def test_loads_come_as_many_instructions_ahead_as_their_latency(between: int, co
         steps.append(Step((0,), (value,), LATENCY, loads=True))
         uses.append(len(steps))
         steps.append(Step((value,), (value + 1,), 4.0))
-    order, _ = ordered(steps, words, [0], 255, 40)
+    order, _ = Ordering(steps, words, [0]).within(255, 40)
     place = {at: number for number, at in enumerate(order)}
     ahead = [place[use] - place[use - 1] for use in uses]
     # those of the beginning are as early as they can be
@@ -110,8 +110,8 @@ def test_loads_wait_where_registers_are_few() -> None:
         value = len(words)
         words[value] = 4
         steps += [Step((0,), (value,), LATENCY, loads=True), Step((value,), (), 4.0)]
-    assert ordered(steps, words, [0], 20, 40)[1] <= 20
-    assert 20 < ordered(steps, words, [0], 255, 40)[1] <= 255
+    assert Ordering(steps, words, [0]).within(20, 40)[1] <= 20
+    assert 20 < Ordering(steps, words, [0]).within(255, 40)[1] <= 255
 
 
 def test_products_come_when_tensor_cores_are_free() -> None:
@@ -119,7 +119,7 @@ def test_products_come_when_tensor_cores_are_free() -> None:
     others = [Step((0,), (number,), 4.0, loads=number % 2 == 0) for number in range(1, 17)]
     products = [Step((0,), (number,), 20.0, unit="tensor", busy=2) for number in range(17, 33)]
     words = dict.fromkeys(range(33), 1)
-    order, _ = ordered([*others, *products], words, [*range(33)], 255, 40)
+    order, _ = Ordering([*others, *products], words, [*range(33)]).within(255, 40)
     assert [at >= 16 for at in order] == [True, False] * 16
     assert [at for at in order if at < 16] == [*range(16)]
 
@@ -132,9 +132,8 @@ def test_a_wait_does_not_come_before_what_is_due_earlier() -> None:
         Step((-1, 0), (3,), 20.0, loads=True),
         Step((0,), (4,), 4.0),
     )
-    order, _ = ordered(
-        [product, addition, barrier, load, further], dict.fromkeys(range(5), 1), [2, 3, 4], 255, 40
-    )
+    steps = [product, addition, barrier, load, further]
+    order, _ = Ordering(steps, dict.fromkeys(range(5), 1), [2, 3, 4]).within(255, 40)
     assert order == [0, 4, 1, 2, 3]
 
 
@@ -143,7 +142,7 @@ def test_steps_wait_for_results_where_others_can_be_issued() -> None:
     chain = [Step((number,), (number + 1,), 2.0) for number in range(1, 9)]
     other = [Step((number + 20,), (number + 21,), 2.0) for number in range(1, 9)]
     words = dict.fromkeys(range(40), 1)
-    order, _ = ordered([*chain, *other], words, [9, 29], 255, 40)
+    order, _ = Ordering([*chain, *other], words, [9, 29]).within(255, 40)
     assert [at >= 8 for at in order] == [False, True] * 8
 
 
@@ -155,14 +154,14 @@ def test_few_registers_are_kept_to_by_the_given_order() -> None:
         words[value] = 4
         steps += [Step((0,), (value,), LATENCY, loads=True), Step((value,), (), 4.0), Step((), (), 4.0)]
     for registers in (5, 7, 9, 13):
-        order, most = ordered(steps, words, [0], registers, 40)
+        order, most = Ordering(steps, words, [0]).within(registers, 40)
         assert most <= registers and sorted(order) == [*range(120)]
 
 
 def test_steps_of_equal_rank_keep_their_order() -> None:
     steps = [Step((0,), (number,), 4.0) for number in range(1, 30)]
     words = dict.fromkeys(range(30), 1)
-    assert ordered(steps, words, [*range(30)], 255, 40)[0] == [*range(29)]
+    assert Ordering(steps, words, [*range(30)]).within(255, 40)[0] == [*range(29)]
 
 
 def assigned(seed: int, count: int) -> None:

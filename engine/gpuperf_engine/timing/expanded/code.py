@@ -45,7 +45,7 @@ from .folding import Folds, folds_of
 from .merging import Merges, merges_of
 from .numbering import Numbers
 from .opcodes import Piece, memory_opcode, pieces_of, width
-from .order import WAIT, Step, ordered
+from .order import WAIT, Ordering, Step
 from .packing import Pairs, pairs_of
 from .wmma import Part, is_wmma, kept_of, known_stride, parts_of, stride_of
 
@@ -61,6 +61,10 @@ _STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 #: How many instructions ahead of its first use ptxas 13.0 issues a load where it can: the median of loads from shared memory in matrix
 #: products is 36 to 40, loads from global memory in unrolled loops are 17 to 41 ahead; elsewhere up to 189.
 _AHEAD = 40
+#: Live registers from which on ``ptxas`` 13.0 keeps the number of warps of an SM: eight of a sub-partition have 64 registers. Products
+#: that need 39 have 44 for sm_86, with which fewer run than with 40. One that needs 57 has 64, of some that need 84 to 91 those for
+#: sm_90 have 96, others 100 to 116, and of ten that need 106 to 119 all have 120 to 128; with three to spare or less they have more.
+_ROOM, _SPARE = 62, 4
 #: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
 _TO_BRANCH = 13
 #: Bits 105 to 125 of an encoding without scoreboards.
@@ -127,13 +131,13 @@ def code_of(
     allocated: Allocation,
     latencies: Mapping[str, float],
     origins: Mapping[Instruction, Instruction | None],
-    free: int,
+    levels: Sequence[int],
 ) -> Code:
     """The machine code of a kernel for an architecture (``86``). ``spaces``: the state space of each memory site of the program,
     for generic addresses the observed one; ``allocated``: the most registers, and spills; ``latencies``: of results, for the order;
-    ``origins``: the PTX instructions of which those of an unrolled program were made; ``free``: live
-    registers up to which loads come early. Raises ``NotRun`` for kernels that need an assembler."""
-    return _Builder(program, architecture, spaces, allocated, latencies, origins, free).code()
+    ``origins``: the PTX instructions of which those of an unrolled program were made; ``levels``: the most live registers of a
+    thread by number of warps on an SM, from a full one on, ascending. Raises ``NotRun`` for kernels that need an assembler."""
+    return _Builder(program, architecture, spaces, allocated, latencies, origins, levels).code()
 
 
 @dataclass(eq=False)
@@ -144,7 +148,7 @@ class _Builder:
     allocated: Allocation
     latencies: Mapping[str, float]
     origins: Mapping[Instruction, Instruction | None]
-    early: int
+    levels: Sequence[int]
     constant: frozenset[Register] = field(init=False)
     free: frozenset[Register] = field(init=False)
     #: What the first block computes for accesses of fragments in all blocks, and the blocks that use it, by value.
@@ -298,10 +302,11 @@ class _Builder:
         made: list[_Made] = []
         blocks: list[Block] = []
         chains = chains_of(self.program)
-        for chain in chains:
+        kept = [self.kept([one for block in chain for one in bodies[block.index]]) for chain in chains]
+        ordered = self.in_order(kept, chains, live_out)
+        for chain, body in zip(chains, ordered):
             start, last = len(made), chain[-1]
-            body = [one for block in chain for one in bodies[block.index]]
-            made += self.in_order(body, chain, live_out[last.index])
+            made += body
             successors = tuple(target for target in last.successors if target >= 0)
             blocks.append(Block(chain[0].index, start, len(made), 0, _kind_of(last), successors))
             blocks += [Block(block.index, len(made), len(made), 0) for block in chain[1:]]
@@ -845,10 +850,8 @@ class _Builder:
             return self.latencies["xu"]
         return self.latencies.get(unit_of_opcode(base, self.architecture), self.latencies["alu"])
 
-    def in_order(
-        self, body: list[_Made], chain: Sequence[BasicBlock], live_out: tuple[int, ...]
-    ) -> list[_Made]:
-        """The instructions of blocks that are one as scheduled; results of copies are those of their sources."""
+    def kept(self, body: list[_Made]) -> list[_Made]:
+        """The instructions of blocks that are one, without copies, whose results are those of their sources."""
         renamed: dict[int, tuple[int, ...]] = {}
         kept: list[_Made] = []
 
@@ -865,30 +868,49 @@ class _Builder:
                 renamed.pop(value, None)
             kept.append(one)
         self.told_apart(kept)
-        steps = [
-            Step(
-                one.reads,
-                one.writes,
-                one.latency,
-                one.last,
-                bool(one.sites),
-                *_occupied(one),
-                (one.address, one.offset, one.bytes) if one.bytes else None,
-            )
-            for one in kept
-        ]
+        return kept
+
+    def in_order(
+        self,
+        bodies: list[list[_Made]],
+        chains: Sequence[Sequence[BasicBlock]],
+        live_out: Sequence[tuple[int, ...]],
+    ) -> list[list[_Made]]:
+        """The instructions of each chain of blocks as scheduled."""
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
-        limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
-        loops = any(block.back_edges for block in chain)
-        parts = [
-            one
-            for one in kept
-            if loops and one.opcode.startswith("LDG.") and one.opcode.endswith((".U16", ".U8"))
+        orderings = [
+            Ordering(
+                [
+                    Step(
+                        one.reads,
+                        one.writes,
+                        one.latency,
+                        one.last,
+                        bool(one.sites),
+                        *_occupied(one),
+                        (one.address, one.offset, one.bytes) if one.bytes else None,
+                    )
+                    for one in body
+                ],
+                sizes,
+                live_out[chain[-1].index],
+            )
+            for body, chain in zip(bodies, chains)
         ]
-        words = sum(sizes.get(value, 0) for one in parts for value in (*one.writes, *one.address))
-        order, live = ordered(steps, sizes, live_out, limit, self.early, words)
-        self.live = max(self.live, live)
-        return [kept[at] for at in order]
+        room = self.room(max(one.least for one in orderings))
+        made = []
+        for ordering, body, chain in zip(orderings, bodies, chains):
+            limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
+            order, live = ordering.within(limit, self.levels[0], room)
+            self.live = max(self.live, live)
+            made.append([body[at] for at in order])
+        return made
+
+    def room(self, least: int) -> int:
+        """The registers with which as many warps run as with the fewest that the kernel needs, and a few more; 0 if these are so few
+        that ``ptxas`` does not mind fewer warps."""
+        level = next((level for level in self.levels if level >= least + _SPARE), self.levels[-1])
+        return level if level >= _ROOM else 0
 
     def told_apart(self, made: list[_Made]) -> None:
         """Gives each definition of a register in a block a value of its own, but for the last one: an assembler uses other registers

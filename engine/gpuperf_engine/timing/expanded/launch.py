@@ -32,7 +32,7 @@ from .unrolling import unrolled
 
 __all__ = ["REVISION", "ExpandedCode"]
 
-REVISION = 6
+REVISION = 7
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
@@ -68,7 +68,7 @@ class ExpandedCode(CodeSource):
     @property
     def key(self) -> tuple[str, ...]:
         """What the code depends on besides the PTX and the architecture."""
-        registers = self._most(), free_registers(self.machine)
+        registers = self._most(), register_levels(self.machine)
         return (
             "expanded",
             self.record.program.kernel.name,
@@ -169,14 +169,16 @@ class ExpandedCode(CodeSource):
             spaces = tuple(spaces[known[origin]] for origin in sites if origin is not None)
         number = sm_number(self.architecture)
         return code_of(
-            program, number, spaces, allocated, self.machine.latencies, origins, free_registers(self.machine)
+            program, number, spaces, allocated, self.machine.latencies, origins, register_levels(self.machine)
         )
 
 
-def free_registers(machine: Machine) -> int:
-    """The live registers of a thread with which an SM is full of warps: ``ptxas`` 13.0 gives small kernels with many loads up to 32
-    registers for sm_80 and sm_90, 40 for sm_86 and sm_89, and 64 for sm_75."""
-    return registers_that_fit(machine, _FEW * WARP_SIZE, machine.max_warps_per_sm // _FEW) - _KEPT_ASIDE
+def register_levels(machine: Machine) -> tuple[int, ...]:
+    """The most live registers of a thread with which an SM runs so many warps, ascending: all first, for which ``ptxas`` 13.0 gives
+    small kernels with many loads up to 32 registers for sm_80 and sm_90, 40 for sm_86 and sm_89, and 64 for sm_75."""
+    counts = range(machine.max_warps_per_sm // _FEW, 0, -1)
+    most = {registers_that_fit(machine, _FEW * WARP_SIZE, count) - _KEPT_ASIDE for count in counts}
+    return tuple(sorted(most))
 
 
 def rewritten(program: Program, architecture: int) -> tuple[Program, dict[Instruction, Instruction | None]]:

@@ -17,19 +17,13 @@ from enum import Enum
 from functools import cached_property
 from itertools import accumulate
 
-__all__ = ["WAIT", "Step", "ordered"]
+__all__ = ["WAIT", "Ordering", "Step"]
 
 WAIT = "wait"
 """The unit of instructions at which a warp waits for others, or for its copies."""
 
 #: Registers beyond the fewest that a block needs, in which loads come early in any block.
 _MORE = 8
-
-#: Live registers up to which all loads of parts of words in a loop come in front of the stores of their results: ``ptxas`` 13.0 gives
-#: 128 registers to each of three products in halves (128 × 128 results, 16 loads of single halves), which 94 to 106 would do for. More
-#: only where these do not suffice, and none where an SM can be full of warps. For loads of words and vectors in products in single
-#: precision ``ptxas`` takes fewer.
-_MOST = 126
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,40 +42,39 @@ class Step:
     place: tuple[tuple[int, ...], int, int] | None = None
 
 
-def ordered(
-    steps: Sequence[Step],
-    words: Mapping[int, int],
-    kept: Collection[int],
-    registers: int,
-    free: int,
-    loaded: int = 0,
-) -> tuple[list[int], int]:
-    """The positions of the steps in their order, and the most registers that are live. ``words``: 32-bit registers of each value;
-    ``kept``: values that are live behind the steps; ``registers``: the most of a thread; ``free``: live registers up to which loads
-    come early in any block; ``loaded``: those of the results and addresses of loads that should all come early."""
-    values = _Values(steps, words, kept)
-    given, fewest = max(values.live), _ordered(steps, values, 0, _Fallback.FEWEST)
-    by_place = given <= fewest[1]
-    least = min(given, fewest[1])
-    limit = max(free, least + _MORE)
-    if least > free:
-        ahead = least + loaded
-        limit = max(limit, ahead if limit > _MOST else min(ahead, _MOST))
-    limit = min(registers, limit)
-    while limit > least:
-        found = _ordered(steps, values, limit, _Fallback.PLACE if by_place else _Fallback.FEWEST)
-        if found[1] <= registers:
-            return found
-        # what was live early left too few for later: fewer early
-        limit = (limit + least) // 2
-    if not by_place:
-        return fewest
-    most = max(registers, least)
-    for limit in range(most, max(least, most - _MORE) - 1, -1):
-        found = _ordered(steps, values, limit, _Fallback.KEPT)
-        if found[1] <= most:
-            return found
-    return list(range(len(steps))), given
+class Ordering:
+    """The steps of a block, to be ordered. ``words``: 32-bit registers of each value; ``kept``: values that are live behind the steps;
+    ``least``: the fewest live registers, of the given order or one that is made for it."""
+
+    def __init__(self, steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int]) -> None:
+        self.steps = steps
+        self.values = _Values(steps, words, kept)
+        self.given = max(self.values.live)
+        self.fewest = _ordered(steps, self.values, 0, _Fallback.FEWEST)
+        self.least = min(self.given, self.fewest[1])
+
+    def within(self, registers: int, free: int, room: int = 0) -> tuple[list[int], int]:
+        """The positions of the steps in their order, and the most registers that are live. ``registers``: the most of a thread;
+        ``free``: live registers up to which loads come early in any block; ``room``: those up to which they do in this kernel, and
+        that the order keeps to if possible, 0 if others of the kernel do not decide."""
+        steps, values, least = self.steps, self.values, self.least
+        by_place = self.given <= self.fewest[1]
+        most = min(registers, max(free, room)) if room else registers
+        limit = min(registers, max(free, room or least + _MORE))
+        while limit > least:
+            found = _ordered(steps, values, limit, _Fallback.PLACE if by_place else _Fallback.FEWEST)
+            if found[1] <= most:
+                return found
+            # what was live early left too few for later: fewer early
+            limit = (limit + least) // 2
+        if not by_place:
+            return self.fewest
+        most = max(most, least)
+        for limit in range(most, max(least, most - _MORE) - 1, -1):
+            found = _ordered(steps, values, limit, _Fallback.KEPT)
+            if found[1] <= most:
+                return found
+        return list(range(len(steps))), self.given
 
 
 class _Fallback(Enum):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...results import LINE_BYTES
 from ..run.writer import NotRun
-from .asynchronous import Copies, ctas_of
+from .asynchronous import Copies, Named, ctas_of
 from .classes import Classes
 from .launch import Traced
 from .numbers import SmNumbers
@@ -51,13 +51,16 @@ def read_sectors(
     )
     memory = _memory(traced, numbers, resident, shared_per_cta)
     operations = traced.operations(numbers)
+    named = named_of(traced.tracer, [0] * len(traced.tracer.sites))
     read, counted = 0, 0
     ctas, places = plan.ctas, classes.working(MOST_LOOKED_UP)
     if places is not None:
         ctas = len(places)
         resident = min(resident, -(-ctas // min(sms, ctas)))
     for words in _words_of(traced, ctas_of_sms(ctas, sms, resident, most), places):
-        reads = _reads(traced, operations, numbers, memory, words, resident)
+        reads = _reads(
+            traced, Named(named.sites.copy(), named.firsts), operations, numbers, memory, words, resident
+        )
         # The first CTAs of a part fill L1, and the last ones have it for themselves.
         if ctas > sms * most:
             reads = reads[resident:-resident]
@@ -111,15 +114,16 @@ def _words_of(
 
 def _reads(
     traced: Traced,
+    named: Named,
     operations: Operations,
     numbers: SmNumbers,
     memory: Memory,
     words: list[list[NDArray[np.uint32]]],
     resident: int,
 ) -> NDArray[np.uint64]:
-    """The sectors that each of the CTAs of an SM reads; ``words``: their records."""
-    plan, tracer = traced.record.plan, traced.tracer
-    named = named_of(tracer, [0] * len(tracer.sites))
+    """The sectors that each of the CTAs of an SM reads; ``named``: the sites, without mbarriers and copies; ``words``: their
+    records."""
+    plan = traced.record.plan
     classes = classes_together(named, words)
     ran = np.arange(len(words), dtype=np.int64)
     found = simulate(

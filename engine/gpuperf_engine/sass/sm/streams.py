@@ -74,9 +74,12 @@ class Class:
     def __post_init__(self) -> None:
         if len(self.rows) == len(self.lines):
             return
-        keys = np.stack([self.groups.astype(np.int64), self.lines // (ROW // _LINE)])
-        _, firsts, of_line = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        object.__setattr__(self, "rows", firsts.astype(np.uint32)[of_line.reshape(-1)])
+        # addresses have less than 56 bits
+        keys = self.groups.astype(np.uint64) << np.uint64(56) | (self.lines // (ROW // _LINE)).astype(
+            np.uint64
+        )
+        _, firsts, of_line = np.unique(keys, return_index=True, return_inverse=True)
+        object.__setattr__(self, "rows", firsts.astype(np.uint32)[of_line])
 
     def filled(self, groups: Sequence[bool], loaded: Sequence[bool]) -> NDArray[np.uint8]:
         """For each line the sectors (bits) that accesses of the chosen ``groups`` write only in part, and that no access of the groups

@@ -7,7 +7,8 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.machines.machine import load_machine
-from gpuperf_engine.timing.expanded.launch import ExpandedCode
+from gpuperf_engine.timing.expanded.launch import ExpandedCode, register_levels
+from tests.support import head
 
 from .machine_code import code, lines_of, opcodes, roots, text
 
@@ -295,6 +296,36 @@ def test_registers_are_spilled_where_the_kernel_limits_them(limit: int, spilled:
         )
     else:
         assert 40 < registers < 60
+
+
+@pytest.mark.parametrize(
+    ("sums", "most"), [(20, 38), (36, 43 + 8), (44, 62), (48, 62), (52, 70), (58, 70), (60, 78)]
+)
+def test_from_64_registers_on_as_many_are_used_as_cost_no_warp(sums: int, most: int) -> None:
+    """Loads of four words, each with twelve multiply-adds, for so many sums: seven registers more are live at least. Below, those of
+    an SM full of warps are used, 38, or eight more than needed."""
+    body = "".join(f"mov.f32 %f{at}, 0f00000000;" for at in range(sums)) + "mov.u32 %r2, 0;\nL:\n"
+    for group in range(12):
+        body += f"ld.global.v4.f32 {{%f60, %f61, %f62, %f63}}, [%rd1+{16 * group}];"
+        for at in range(12):
+            total = (5 * group + at) % sums
+            body += f"fma.rn.f32 %f{total}, %f{60 + at % 4}, %f{60 + (at + 1) % 4}, %f{total};"
+    body += "add.s64 %rd1, %rd1, 1024; add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;\n"
+    made = code(body + "".join(f"st.global.f32 [%rd2+{4 * at}], %f{at};" for at in range(sums)))
+    assert most - 1 <= made.registers <= most
+
+
+def test_levels_are_those_of_the_register_file() -> None:
+    """65,536 registers for n groups of four warps, in units of eight for a thread, of which two are kept aside."""
+    for machine, warps in (("a100-sxm-80gb", 64), ("rtx-a6000", 48), ("rtx-2080-ti", 32)):
+        each = (min(255, 65536 // (128 * n) // 8 * 8) - 2 for n in range(1, warps // 4 + 1))
+        assert register_levels(load_machine(machine)) == tuple(sorted(set(each)))
+
+
+def test_a_kernel_without_instructions_has_code() -> None:
+    module = ge.parse(head("8.0", "sm_80") + ".visible .entry k() { }", path="k.ptx")
+    profile = ge.Device({"memory"}).launch(module["k"], 1, 32, [])
+    assert ge.estimate(profile, "a100-sxm-80gb", model="simulation-expanded").time_us > 0
 
 
 def test_registers_are_as_many_as_fit_with_the_ctas_of_the_launch() -> None:

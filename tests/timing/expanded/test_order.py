@@ -114,6 +114,28 @@ def test_loads_wait_where_registers_are_few() -> None:
     assert 20 < Ordering(steps, words, [0]).within(255, 40)[1] <= 255
 
 
+@pytest.mark.parametrize("room", [62, 94, 126])
+def test_loads_come_early_up_to_the_room_of_a_kernel(room: int) -> None:
+    """100 loads of four registers, due 80 steps ahead of their use, with three steps each: 27 would wait at once."""
+    steps, words, sums = list[Step](), {0: 1}, range(1, 33)
+    words.update(dict.fromkeys(sums, 1))
+    for _ in range(100):
+        value = len(words)
+        words[value] = 4
+        steps += [
+            Step((0,), (value,), 2 * LATENCY, loads=True),
+            Step((value, 1), (1,), 4.0),
+            Step((2,), (2,), 4.0),
+        ]
+    ordering = Ordering(steps, words, [0, *sums])
+    assert ordering.least == 37
+    order, most = ordering.within(255, 30, room)
+    assert room - 4 < most <= room
+    assert most == live_registers([steps[at] for at in order], words, [0, *sums])
+    # without, eight more than the fewest
+    assert ordering.within(255, 30)[1] <= 37 + 8
+
+
 def test_products_come_when_tensor_cores_are_free() -> None:
     """16 independent loads and additions, then as many products of two clocks: one other step between two products."""
     others = [Step((0,), (number,), 4.0, loads=number % 2 == 0) for number in range(1, 17)]

@@ -63,7 +63,7 @@ _STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 _AHEAD = 40
 #: Live registers from which on ``ptxas`` 13.0 keeps the number of warps of an SM: eight of a sub-partition have 64 registers. Products
 #: that need 39 have 44 for sm_86, with which fewer run than with 40. One that needs 57 has 64, of some that need 84 to 91 those for
-#: sm_90 have 96, others 100 to 116, and of ten that need 106 to 119 all have 120 to 128; with three to spare or less they have more.
+#: sm_90 have 96, others 100 to 116, and eleven that need 106 to 119 have 120 to 128; with three to spare or less they have more.
 _ROOM, _SPARE = 62, 4
 #: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
 _TO_BRANCH = 13

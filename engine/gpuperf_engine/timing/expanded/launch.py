@@ -30,9 +30,9 @@ from .rewriting import Rewritten
 from .tracing import ExpandedTracer
 from .unrolling import unrolled
 
-__all__ = ["REVISION", "ExpandedCode"]
+__all__ = ["REVISION", "ExpandedCode", "register_levels"]
 
-REVISION = 7
+REVISION = 8
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
@@ -174,8 +174,8 @@ class ExpandedCode(CodeSource):
 
 
 def register_levels(machine: Machine) -> tuple[int, ...]:
-    """The most live registers of a thread with which an SM runs so many warps, ascending: all first, for which ``ptxas`` 13.0 gives
-    small kernels with many loads up to 32 registers for sm_80 and sm_90, 40 for sm_86 and sm_89, and 64 for sm_75."""
+    """The most live registers of a thread with which an SM runs all its warps, then fewer and fewer, ascending. With all ``ptxas``
+    13.0 gives small kernels with many loads up to 32 registers for sm_80 and sm_90, 40 for sm_86 and sm_89, and 64 for sm_75."""
     counts = range(machine.max_warps_per_sm // _FEW, 0, -1)
     most = {registers_that_fit(machine, _FEW * WARP_SIZE, count) - _KEPT_ASIDE for count in counts}
     return tuple(sorted(most))

@@ -55,8 +55,8 @@ class Ordering:
 
     def within(self, registers: int, free: int, room: int = 0) -> tuple[list[int], int]:
         """The positions of the steps in their order, and the most registers that are live. ``registers``: the most of a thread;
-        ``free``: live registers up to which loads come early in any block; ``room``: those up to which they do in this kernel, and
-        that the order keeps to if possible, 0 if others of the kernel do not decide."""
+        ``free``: live registers up to which loads come early in any block of any kernel; ``room``: those up to which they do in this
+        kernel, and which the order does not exceed if the steps need no more; 0 if that depends on these steps alone."""
         steps, values, least = self.steps, self.values, self.least
         by_place = self.given <= self.fewest[1]
         most = min(registers, max(free, room)) if room else registers

@@ -42,18 +42,19 @@ TIMES = 4
 """Iterations that become one."""
 #: The largest size of loops that ptxas 13.0 unrolls. The size of an instruction is 1, of one that accesses memory 2 (each one, also of
 #: words that become one access), of an asynchronous copy 3, of an atomic 11; what does not change in the loop, the counter and further
-#: registers to which constants are added have none. Measured with nvdisasm on loops of multiply-adds with up to 20 others of a kind,
-#: equally for sm_86 and sm_90 unless said otherwise.
+#: registers to which constants are added have none. Measured on loops of multiply-adds and up to 20 others: limits for sm_86 and
+#: sm_90, where they are the same unless said otherwise; sizes for sm_90, of loads and atomics for sm_86 too.
 #: By number of iterations, those that become straight code; from 9.0 on whatever they load.
 _WHOLE = (
     (2, 192), (3, 123), (4, 97), (5, 74), (6, 71), (7, 58), (8, 57), (9, 51), (12, 42), (15, 37), (16, 34), (24, 27),
-    (31, 24), (32, 23), (48, 17), (63, 14), (100, 11), (127, 9), (200, 7), (256, 6),
+    (31, 24), (32, 23), (48, 17), (63, 14), (100, 11), (127, 9), (200, 7), (256, 6), (300, 5), (400, 4), (512, 4), (700, 3),
+    (1024, 2), (2048, 1),
 )  # fmt: skip
 #: By how much more they may be for each instruction whose result is a constant in each iteration.
 _FOLDED = 6
-#: Up to 8.9 the factor by which they may be larger still, with n loads or atomics of shared memory, is 1 + f n ** 0.8 (measured
-#: for 1 to 16 loads); f by number of iterations.
-_NEW, _SHARED_LOADS = 90, ((4, 0.49), (8, 0.57), (16, 0.74), (32, 0.78))
+#: Up to 8.9 the factor by which they may be larger still, with n loads or atomics of shared memory, is 1 + f n ** 0.8: a fit to
+#: the limits for 1 to 16 loads; f by number of iterations.
+_NEW, _SHARED_LOADS = 90, ((2, 0.37), (4, 0.49), (8, 0.57), (16, 0.74), (32, 0.78))
 #: Of which four become one: if their number is a constant; else without loads, with one from global memory; and with n from shared
 #: memory 18 + 5 n up to a maximum.
 _KNOWN, _ARITHMETIC, _GLOBAL, _FOR_SHARED, _SHARED = 72, 18, 46, 5, 96

@@ -32,6 +32,7 @@ from gpuperf_engine.ptx.syntax import (
     Vector,
 )
 from gpuperf_engine.ptx.text import Text
+from gpuperf_engine.ptx.write import write
 from gpuperf_engine.source import SourcePosition
 
 TOP = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -322,6 +323,13 @@ def test_pragmas_belong_to_the_next_instruction() -> None:
         '.pragma "nounroll";\nL: add.u32 %r1, %r1, 1;\n.pragma "used_bytes_mask 0xfff";\nld.global.u32 %r1, [%rd1];\nret;'
     )["k"]
     assert [item.pragmas for item in kernel.instructions] == [("nounroll",), ("used_bytes_mask 0xfff",), ()]
+
+
+def test_pragmas_of_a_module_are_its_own() -> None:
+    module = parse(TOP + '.pragma "nounroll", "other";\n.entry k() { ret; }\n.pragma "third";\n')
+    assert module.pragmas == ("nounroll", "other", "third")
+    assert module["k"].directives == () and not any(item.pragmas for item in module["k"].instructions)
+    assert parse(write(module)).pragmas == module.pragmas
 
 
 CALLS = """

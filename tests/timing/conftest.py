@@ -20,6 +20,7 @@ def _models_alone(request: pytest.FixtureRequest) -> None:
         "test_executed.py",
         "test_loops.py",
         "test_packing.py",
+        "test_stalls.py",
         "test_times.py",
         "test_wmma.py",
     ):

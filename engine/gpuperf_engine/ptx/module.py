@@ -167,6 +167,7 @@ class Module:
     variables: dict[str, Variable] = field(default_factory=dict)
     files: Mapping[int, str] = field(default_factory=dict)
     aliases: dict[str, Function] = field(default_factory=dict)
+    pragmas: tuple[str, ...] = ()  # of the module as a whole
     notes: tuple[str, ...] = ()
     #: cached names of the functions whose address is taken (see ``pointers``)
     addressed: frozenset[str] | None = None

@@ -373,8 +373,13 @@ class _Reader:
 
     def _other_directive(self, offset: int, end: int, word: str) -> int:
         directive = shapes.directive(self.code, offset, end) or self.grammar.directive(self.text, offset, end)
-        if word == ".pragma" and not any(isinstance(part, raw.String) for part in directive.parts):
-            self.text.fail("'.pragma' needs strings, separated by commas", offset, end)
+        if word == ".pragma":
+            strings = [part for part in directive.parts if isinstance(part, raw.String)]
+            if not strings:
+                self.text.fail("'.pragma' needs strings, separated by commas", offset, end)
+            self.module.pragmas += tuple(
+                self.text.string(offset + part.start, offset + part.end) for part in strings
+            )
         if word == ".alias":
             names = [part for part in directive.parts if isinstance(part, raw.Name)]
             if len(names) != 2:

@@ -25,6 +25,7 @@ def write(module: Module) -> str:
     header = [f".version {module.version[0]}.{module.version[1]}"]
     header.append(f".target {', '.join([module.target, *module.target_options])}")
     header.append(f".address_size {module.address_size}")
+    header += [f'.pragma "{_escape(text)}";' for text in module.pragmas]
     header += [f'.file {index} "{_escape(path)}"' for index, path in module.files.items()]
     header += [f"{head(function)};" for function in bodies if not function.is_entry]
     header += [f".alias {name}, {function.name};" for name, function in module.aliases.items()]

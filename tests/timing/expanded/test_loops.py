@@ -8,8 +8,9 @@ import gpuperf_engine as ge
 from gpuperf_engine.sass.assemble import assemble
 from gpuperf_engine.sass.disassemble import disassemble
 from gpuperf_engine.simt.program import program_of
+from gpuperf_engine.timing.expanded.launch import rewritten
 from gpuperf_engine.timing.expanded.unrolling import unrolled
-from tests.support import needs_assembler
+from tests.support import head, needs_assembler
 
 from .rewritten import kernel, looped
 
@@ -152,3 +153,64 @@ def test_the_assembler_copies_loops_as_often(kind: str, loads: int, architecture
         listing = disassemble(assemble(entry, f"sm_{architecture}"))
         made = sum(item.base == "FFMA" for item in listing.instructions)
         assert made == products * copies[architecture == 90], (products, trips)
+
+
+#: Where ``.pragma "nounroll"`` forbids it: ptxas 13.0 heeds it in the whole block that the loop begins with, although the manual wants
+#: it in front of all instructions.
+PRAGMAS = (
+    "at its beginning",
+    "between instructions",
+    "in front of its branch",
+    "of the kernel",
+    "of the module",
+)
+
+
+def forbidden(
+    place: str, trips: str, *, called: bool = False, pragma: str = '.pragma "nounroll";'
+) -> ge.Kernel:
+    """A loop of two multiply-adds, in a function if it is ``called``."""
+    at = {one: pragma if one == place else "" for one in PRAGMAS}
+    loop = f"""
+.reg .b32 %n, %i; .reg .f32 %f<2>; .reg .pred %p;
+mov.u32 %n, n; mov.f32 %f0, 0f3F800000; mov.f32 %f1, 0f3F900000; mov.u32 %i, 0;
+L:
+{at["at its beginning"]}
+fma.rn.f32 %f0, %f0, %f1, %f0;
+{at["between instructions"]}
+fma.rn.f32 %f1, %f1, %f0, %f0;
+add.u32 %i, %i, 1; setp.lt.u32 %p, %i, {trips};
+{at["in front of its branch"]}
+@%p bra L;
+"""
+    function, inside = "", loop.replace("mov.u32 %n, n;", "ld.param.u32 %n, [n];")
+    if called:
+        function = f".func (.reg .f32 r) f (.reg .b32 n)\n{{\n{loop}\nmov.f32 r, %f1; ret;\n}}\n"
+        inside = ".reg .b32 %n; .reg .f32 %f<2>; ld.param.u32 %n, [n];\ncall (%f1), f, (%n);"
+    return ge.parse(
+        f"{head('8.0', 'sm_80')}{at['of the module']}\n{function}"
+        f".visible .entry k(.param .u64 a, .param .u32 n) {at['of the kernel']}\n"
+        f"{{\n{inside}\n.reg .b64 %a; ld.param.u64 %a, [a]; st.global.f32 [%a], %f1; ret;\n}}\n",
+        path="k.ptx",
+    )["k"]
+
+
+@pytest.mark.parametrize("trips", ["%n", "8", "64"])
+@pytest.mark.parametrize("place", PRAGMAS)
+def test_pragmas_forbid_it(place: str, trips: str) -> None:
+    for called in (False, True):
+        # in the order in which all rewriting takes place
+        made, _ = rewritten(program_of(forbidden(place, trips, called=called)), 86)
+        assert sum(item.opcode == "fma.rn.f32" for item in made.kernel.instructions) == 2, called
+    other = forbidden(place, trips, pragma='.pragma "other";')
+    assert unrolled(program_of(other), 86) is not None
+
+
+@needs_assembler
+@pytest.mark.parametrize("trips", ["%n", "8", "64"])
+@pytest.mark.parametrize("place", PRAGMAS)
+def test_pragmas_forbid_it_to_the_assembler(place: str, trips: str) -> None:
+    # that of a kernel is not one of the functions that it calls, whose loops are left as they are here
+    for called in (False, True) if place != "of the kernel" else (False,):
+        listing = disassemble(assemble(forbidden(place, trips, called=called), "sm_86"))
+        assert sum(item.base == "FFMA" for item in listing.instructions) == 2, called

@@ -103,6 +103,68 @@ def test_loads_come_as_many_instructions_ahead_as_their_latency(between: int, co
     assert [place[use - 1] for use in uses[:early]] == sorted(place[use - 1] for use in uses[:early])
 
 
+def test_a_chain_of_sums_has_its_loads_a_latency_ahead() -> None:
+    """30 loads, each used by a product that adds to the one before: ten loads of four clocks each are issued before the first is
+    there, then one between two products, as ptxas 13.0 has it in convolutions."""
+    steps, words, total = list[Step](), {0: 1, 1: 1}, 30
+    for at in range(2, 2 + total):
+        words[at] = 1
+        steps += [Step((0,), (at,), LATENCY, loads=True, issue=4), Step((at, 1), (1,), 4.0)]
+    order, most = Ordering(steps, words, [1]).within(255, 40)
+    assert ["LF"[at % 2] for at in order] == ["L"] * 10 + ["F", "L"] * (total - 10) + ["F"] * 10
+    assert most == 12
+
+
+def rows_of_sums() -> tuple[list[Step], dict[int, int], list[int]]:
+    """Sums of products with four columns of two rows, whose 17 values are used again one step of 68 loads later, as nvcc writes a
+    convolution: more than 70 live values in this order, of which 8 are sums."""
+    steps, words = list[Step](), {0: 1}
+    columns, rows, taps, far = 4, 2, 17, 12
+    sums = {(column, row): 1 + column * rows + row for column in range(columns) for row in range(rows)}
+    words.update(dict.fromkeys(sums.values(), 1))
+    loaded: dict[tuple[int, int, int], int] = {}
+    for down in range(far):
+        for tap in range(taps):
+            for column, row in sums:
+                key = column, down + row, tap
+                if key not in loaded:
+                    loaded[key] = len(words)
+                    words[loaded[key]] = 1
+                    steps.append(Step((0,), (loaded[key],), LATENCY, loads=True, issue=4))
+                steps.append(Step((loaded[key], sums[column, row]), (sums[column, row],), 4.0))
+    return steps, words, [0, *sums.values()]
+
+
+def test_what_is_used_far_behind_does_not_take_the_registers_of_early_loads() -> None:
+    """Column by column few registers are needed, and loads still come early."""
+    steps, words, kept = rows_of_sums()
+    assert live_registers(steps, words, kept) > 70
+    order, most = Ordering(steps, words, kept).within(255, 38)
+    assert most == live_registers([steps[at] for at in order], words, kept) <= 38
+    place = {at: number for number, at in enumerate(order)}
+    first: dict[int, int] = {}
+    for at, step in enumerate(steps):
+        for value in step.reads:
+            if value > 8:
+                first[value] = min(first.get(value, 1 << 30), place[at])
+    ahead = [first[step.writes[0]] - place[at] for at, step in enumerate(steps) if step.loads]
+    assert np.median(ahead) >= 10
+
+
+def test_an_assembler_that_keeps_to_the_order_of_a_program_uses_what_it_needs() -> None:
+    """From sm_90 on: as many registers as the program holds, and all there are if these are too few."""
+    steps, words, kept = rows_of_sums()
+    given = live_registers(steps, words, kept)
+    ordering = Ordering(steps, words, kept, saves=False)
+    assert ordering.needed == given > ordering.least
+    order, most = ordering.within(255, 38)
+    assert given <= most <= given + 8
+    sums = [steps[at].writes for at in order if not steps[at].loads]
+    # but for the last few, for which there are no loads left to wait for
+    assert sums[:-16] == [step.writes for step in steps if not step.loads][:-16]
+    assert ordering.within(60, 38)[1] == 60
+
+
 def test_loads_wait_where_registers_are_few() -> None:
     """100 loads of four registers, each used at once: with 255 registers many come early, with 20 at most a few."""
     steps, words = list[Step](), {0: 1}

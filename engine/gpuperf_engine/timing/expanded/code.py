@@ -45,8 +45,9 @@ from .folding import Folds, folds_of
 from .merging import Merges, merges_of
 from .numbering import Numbers
 from .opcodes import Piece, memory_opcode, pieces_of, width
-from .order import WAIT, Ordering, Step
+from .order import TENSOR, WAIT, Ordering, Step
 from .packing import Pairs, pairs_of
+from .stalls import BETWEEN_ACCESSES, stalls_of
 from .wmma import Part, is_wmma, kept_of, known_stride, parts_of, stride_of
 
 __all__ = ["Code", "Recorded", "code_of"]
@@ -56,8 +57,6 @@ _UNIFORM = 256
 _CONSTANT_SPACES = ("const", "param")
 #: The order of memory accesses in a state space, as values that they read and write.
 _ORDER = {"global": -1, "shared": -2, "local": -3, "generic": -1}
-#: Stall counts that ptxas 13.0 gives branches, exits, convergence and barriers, on 7.5 to 9.0.
-_STALLS = {"BRA": 5, "EXIT": 5, "BSYNC": 5, "CALL": 5, "WARPSYNC": 5, "BAR": 6}
 #: How many instructions ahead of its first use ptxas 13.0 issues a load where it can: the median of loads from shared memory in matrix
 #: products is 36 to 40, loads from global memory in unrolled loops are 17 to 41 ahead; elsewhere up to 189.
 _AHEAD = 40
@@ -65,10 +64,12 @@ _AHEAD = 40
 #: that need 39 have 44 for sm_86, with which fewer run than with 40. One that needs 57 has 64, of some that need 84 to 91 those for
 #: sm_90 have 96, others 100 to 116, and eleven that need 106 to 119 have 120 to 128; with three to spare or less they have more.
 _ROOM, _SPARE = 62, 4
-#: Clocks from an instruction that sets a predicate to a branch that it guards, by the stall counts of ptxas 13.0.
-_TO_BRANCH = 13
+#: From sm_90 on ptxas 13.0 keeps to the order of the PTX in blocks that would need far fewer registers in another one (straight code
+#: of convolutions has 75 to 255 for sm_90 and sm_120 where it has 32 for sm_80), and for all in blocks of more instructions: of 3,564
+#: to 3,774 it still makes 32 or 40 registers for sm_80 and sm_86, of 4,250 to 6,032 mostly 96 to 255.
+_NEW, _SAVED = 90, 4096
 #: Bits 105 to 125 of an encoding without scoreboards.
-_NO_SCOREBOARDS = 1 << 4 | 7 << 5 | 7 << 8
+_NO_SCOREBOARDS = 7 << 5 | 7 << 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -848,7 +849,10 @@ class _Builder:
             return self.latencies["shuffle"]
         if base.startswith("S2"):
             return self.latencies["xu"]
-        return self.latencies.get(unit_of_opcode(base, self.architecture), self.latencies["alu"])
+        return self.latencies.get(self.unit(base), self.latencies["alu"])
+
+    def unit(self, opcode: str) -> str:
+        return unit_of_opcode(opcode, self.architecture)
 
     def kept(self, body: list[_Made]) -> list[_Made]:
         """The instructions of blocks that are one, without copies, whose results are those of their sources."""
@@ -889,15 +893,17 @@ class _Builder:
                         bool(one.sites),
                         *_occupied(one),
                         (one.address, one.offset, one.bytes) if one.bytes else None,
+                        BETWEEN_ACCESSES if self.unit(one.opcode.partition(" ")[0]) == "lsu" else 1,
                     )
                     for one in body
                 ],
                 sizes,
                 live_out[chain[-1].index],
+                self.architecture < _NEW and len(body) <= _SAVED,
             )
             for body, chain in zip(bodies, chains)
         ]
-        room = self.room(max(one.least for one in orderings))
+        room = self.room(max(max(one.least + _SPARE, one.needed) for one in orderings))
         made = []
         for ordering, body, chain in zip(orderings, bodies, chains):
             limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
@@ -909,7 +915,7 @@ class _Builder:
     def room(self, least: int) -> int:
         """The registers with which as many warps run as with the fewest that the kernel needs, and a few more; 0 if these are so few
         that ``ptxas`` does not mind fewer warps."""
-        level = next((level for level in self.levels if level >= least + _SPARE), self.levels[-1])
+        level = next((level for level in self.levels if level >= least), self.levels[-1])
         return level if level >= _ROOM else 0
 
     def told_apart(self, made: list[_Made]) -> None:
@@ -949,7 +955,7 @@ class _Builder:
         items: list[Expanded] = []
         for block in blocks:
             before: frozenset[int] = frozenset()
-            set_at: dict[int, int] = {}
+            first = len(items)
             for position in range(block.start, block.end):
                 one = made[position]
                 operands = frozenset(
@@ -961,15 +967,6 @@ class _Builder:
                     and value not in one.placed
                 )
                 base = one.opcode.partition(" ")[0].partition(".")[0]
-                if base in ("BRA", "EXIT") and one.guard:
-                    places = [set_at[value] for value in one.reads if value in set_at]
-                    if places:
-                        waits = _TO_BRANCH - (position - max(places)) + 1
-                        if waits > 1 and position > block.start:
-                            items[-1] = replace(items[-1], encoding=_control(min(15, waits)))
-                for value in one.writes:
-                    if value in self.predicates and base != "SYNCS":  # whose results take longer
-                        set_at[value] = position
                 registers = self.registers_of(one, operands, numbers)
                 kept = operands & before
                 count = sum(max(1, self.words.get(value, 1)) for value in operands)
@@ -978,10 +975,19 @@ class _Builder:
                 items.append(
                     Expanded(
                         ".text", "kernel", 16 * position, text, self.number_of(one.origin),
-                        _control(_STALLS.get(base, 1)), registers, (_banks(count), _banks(fewer)),
+                        0, registers, (_banks(count), _banks(fewer)),
                     )
                 )  # fmt: skip
                 before = operands - frozenset(one.writes)
+            stalls = stalls_of(
+                [item.opcode for item in items[first:]],
+                [item.accesses for item in items[first:]],
+                self.unit,
+                self.latency,
+            )
+            items[first:] = [
+                replace(item, encoding=_control(*stall)) for item, stall in zip(items[first:], stalls)
+            ]
         return items
 
     def number_of(self, item: Instruction | None) -> int:
@@ -1073,12 +1079,12 @@ _WAITS = frozenset(
 
 
 def _occupied(one: _Made) -> tuple[str, int]:
-    """The unit of which an assembler expects to be busy with an instruction, and for how many clocks: ``ptxas`` 13.0 puts one other
-    instruction between two products of matrices if there is one, and issues loads one behind the other."""
+    """The unit of which an assembler expects to be busy with an instruction, and for how many clocks: ``ptxas`` 13.0 puts one
+    other instruction between two products of matrices if there is one."""
     base = one.opcode.partition(".")[0]
     if base in _WAITS:
         return WAIT, 1
-    return ("tensor", 2) if base in ("HMMA", "IMMA", "DMMA", "QMMA", "BMMA", "OMMA") else ("", 1)
+    return (TENSOR, 2) if base in ("HMMA", "IMMA", "DMMA", "QMMA", "BMMA", "OMMA") else ("", 1)
 
 
 def _balance(made: list[_Made]) -> None:
@@ -1134,8 +1140,8 @@ def _kind_of(block: BasicBlock) -> str:
     return {"indirect": "branch", "barrier": "fall"}.get(block.kind, block.kind)
 
 
-def _control(stall: int) -> int:
-    return (stall | _NO_SCOREBOARDS) << 105
+def _control(stall: int, yields: bool) -> int:
+    return (stall | (not yields) << 4 | _NO_SCOREBOARDS) << 105
 
 
 def _banks(count: int) -> int:

@@ -1,12 +1,13 @@
 """The order of machine instructions in a basic block, as an assembler may choose it.
 
-List scheduling by deadline, with one instruction per clock: an instruction is due at its place in the program, or as many
-instructions before one that waits for it as its latency has clocks; of those whose operands are there and whose unit is free, the one
-that is due first comes first, but a product of matrices as soon as tensor cores are free. So loads come as early as their results
-need, and not earlier: ``ptxas`` 13.0 issues loads from shared memory 36 to 40 instructions (the median) ahead of their first use in
-matrix products, in which there is room for it, and puts loads of matrices between products. If more registers would be live than
-there should be, the first instruction of the program comes first if that order needs few registers; otherwise the one that adds the
-fewest, and of several the one whose result is used up first in the program. True, anti and output dependences are kept."""
+List scheduling by deadline, with one instruction per clock, and after an access to memory none for three more: an instruction is due
+at its place in the program, or as many instructions before one that waits for it as its latency has clocks; of those whose operands
+are there and whose unit is free, the one that is due first comes first, but a product of matrices as soon as tensor cores are free. So
+loads come as early as their results need, and not earlier: ``ptxas`` 13.0 issues loads from shared memory 36 to 40 instructions (the
+median) ahead of their first use in matrix products, in which there is room for it, and puts loads of matrices between products. If
+more registers would be live than there should be, the first instruction of the program comes first. If the program itself needs more
+than there should be, another order takes its place: always the instruction that adds the fewest, and of several the one whose result
+is used up first. True, anti and output dependences are kept."""
 
 from __future__ import annotations
 
@@ -17,8 +18,10 @@ from enum import Enum
 from functools import cached_property
 from itertools import accumulate
 
-__all__ = ["WAIT", "Ordering", "Step"]
+__all__ = ["TENSOR", "WAIT", "Ordering", "Step"]
 
+TENSOR = "tensor"
+"""The unit of products of matrices."""
 WAIT = "wait"
 """The unit of instructions at which a warp waits for others, or for its copies."""
 
@@ -29,8 +32,8 @@ _MORE = 8
 @dataclass(frozen=True, slots=True)
 class Step:
     """An instruction: the values that it reads and writes, clocks until its results are available, whether it ends the block or
-    loads from memory, the unit that it occupies, with the clocks for which it does, and where a plain load or store accesses memory:
-    the values that its address is made of, an offset and bytes."""
+    loads from memory, the unit that it occupies, with the clocks for which it does, where a plain load or store accesses memory: the
+    values that its address is made of, an offset and bytes; and clocks until the next instruction."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -40,41 +43,55 @@ class Step:
     unit: str = ""
     busy: int = 1
     place: tuple[tuple[int, ...], int, int] | None = None
+    issue: int = 1
 
 
 class Ordering:
     """The steps of a block, to be ordered. ``words``: 32-bit registers of each value; ``kept``: values that are live behind the steps;
-    ``least``: the fewest live registers, of the given order or one that is made for it."""
+    ``saves``: another order may be made to need fewer registers, not only if the given one needs more than there are, when all are
+    used; ``least``: the fewest live registers, of the given order or of that one; ``needed``: those of the one that is made."""
 
-    def __init__(self, steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int]) -> None:
-        self.steps = steps
+    def __init__(
+        self, steps: Sequence[Step], words: Mapping[int, int], kept: Collection[int], saves: bool = True
+    ) -> None:
+        self.steps, self.words, self.kept, self.saves = steps, words, kept, saves
         self.values = _Values(steps, words, kept)
         self.given = max(self.values.live)
         self.fewest = _ordered(steps, self.values, 0, _Fallback.FEWEST)
         self.least = min(self.given, self.fewest[1])
+        self.needed = self.least if saves else self.given
 
     def within(self, registers: int, free: int, room: int = 0) -> tuple[list[int], int]:
         """The positions of the steps in their order, and the most registers that are live. ``registers``: the most of a thread;
         ``free``: live registers up to which loads come early in any block of any kernel; ``room``: those up to which they do in this
         kernel, and which the order does not exceed if the steps need no more; 0 if that depends on these steps alone."""
-        steps, values, least = self.steps, self.values, self.least
-        by_place = self.given <= self.fewest[1]
         most = min(registers, max(free, room)) if room else registers
-        limit = min(registers, max(free, room or least + _MORE))
-        while limit > least:
-            found = _ordered(steps, values, limit, _Fallback.PLACE if by_place else _Fallback.FEWEST)
-            if found[1] <= most:
-                return found
-            # what was live early left too few for later: fewer early
-            limit = (limit + least) // 2
-        if not by_place:
-            return self.fewest
-        most = max(most, least)
-        for limit in range(most, max(least, most - _MORE) - 1, -1):
-            found = _ordered(steps, values, limit, _Fallback.KEPT)
-            if found[1] <= most:
-                return found
-        return list(range(len(steps))), self.given
+        limit = min(registers, max(free, room or self.needed + _MORE))
+        if self.given <= max(self.least, limit if self.saves else registers):
+            return _with_early_loads(self.steps, self.values, limit, most)
+        # in the given order early loads would hold what is used far behind
+        first = self.fewest[0]
+        steps = [self.steps[at] for at in first]
+        order, live = _with_early_loads(steps, _Values(steps, self.words, self.kept), limit, most)
+        return [first[at] for at in order], live if self.saves else max(live, registers)
+
+
+def _with_early_loads(steps: Sequence[Step], values: _Values, limit: int, most: int) -> tuple[list[int], int]:
+    """The order with loads as early as ``limit`` live registers permit, and no more than ``most`` of them if the given order needs no
+    more either; and the most that are live."""
+    least, fewer = max(values.live), 1
+    while limit > least:
+        found = _ordered(steps, values, limit, _Fallback.PLACE)
+        if found[1] <= most:
+            return found
+        # what was live early left too few for later: fewer early
+        limit, fewer = limit - fewer, 2 * fewer
+    most = max(most, least)
+    for limit in range(most, max(least, most - _MORE) - 1, -1):
+        found = _ordered(steps, values, limit, _Fallback.KEPT)
+        if found[1] <= most:
+            return found
+    return list(range(len(steps))), least
 
 
 class _Fallback(Enum):
@@ -290,7 +307,7 @@ class _Ready:
                 if heap and unit != WAIT:
                     clock = min(clock, self.free[unit])
                     if self.free[unit] <= self.now:
-                        found = min(found, (self.busy[unit] == 1, *heap[0]))
+                        found = min(found, (unit != TENSOR, *heap[0]))
             if found[2] >= 0:
                 return found[2]
             self.now = min(clock, self.later[0][0] if self.later else clock)
@@ -312,7 +329,7 @@ class _Ready:
         self.done[at] = True
         step = self.steps[at]
         issued = max(self.now, self.there[at], self.free[step.unit])
-        self.now, self.free[step.unit] = issued + 1, issued + step.busy
+        self.now, self.free[step.unit] = issued + step.issue, issued + step.busy
         for later, true in self.after[at].items():
             self.there[later] = max(self.there[later], issued + (step.latency if true else 1))
             self.before[later] -= 1

@@ -88,6 +88,7 @@ def _header(module: Module, names: Names) -> list[str]:
     lines = [f".version {module.version[0]}.{module.version[1]}"]
     lines.append(f".target {', '.join([module.target, *module.target_options])}")
     lines.append(f".address_size {module.address_size}")
+    lines += [f'.pragma "{text}";' for text in module.pragmas]
     functions = map(module.function, module.functions)
     lines += [f"{head(function)};" for function in functions if not function.is_entry]
     variables = module.variables.values()

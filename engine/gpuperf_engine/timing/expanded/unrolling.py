@@ -67,6 +67,9 @@ _WITH_BARRIER, _SHARED_WITH_BARRIER = 9, 21
 #: The most instructions of all straight code of a kernel.
 _STRAIGHT = 4096
 _ATOMIC, _COPY = 11, 3
+#: The pragma that forbids it (PTX manual, "Pragma Strings"): of a module, of a kernel, or in the first block of a loop, where
+#: ptxas 13.0 heeds it in any place.
+_NEVER = "nounroll"
 _SMALLER, _LARGER = frozenset(("lt", "le", "ne")), frozenset(("gt", "ge", "ne"))
 _INVERSE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne"}
 _GOING = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__, "ne": int.__ne__}
@@ -96,7 +99,10 @@ class _Counted:
 def unrolled(program: Program, architecture: int) -> Rewritten | None:
     """The kernel of a program with the loops unrolled that an assembler unrolls for an architecture (``86``); ``None`` if there are
     none."""
-    if any(item.effect is INDIRECT_BRANCH for item in program.kernel.instructions):
+    kernel = program.kernel
+    if any(item.effect is INDIRECT_BRANCH for item in kernel.instructions):
+        return None
+    if _NEVER in kernel.module.pragmas or f'.pragma "{_NEVER}"' in kernel.directives:
         return None
     loops: dict[int, tuple[BasicBlock, _Counted]] = {}
     found = [
@@ -123,7 +129,7 @@ def unrolled(program: Program, architecture: int) -> Rewritten | None:
             )
     if not loops:
         return None
-    writer = _Writer(program.kernel)
+    writer = _Writer(kernel)
     writer.loops = loops
     return writer.written()
 
@@ -325,7 +331,6 @@ def _exchanges(item: Instruction) -> bool:
 
 def _counted(block: BasicBlock) -> _Counted | None:
     """The counter of a loop; ``None`` if it has none, or must not be unrolled."""
-    last = block.instructions[-1]
     if (
         block.kind != "branch"
         or block.index not in block.back_edges
@@ -333,7 +338,9 @@ def _counted(block: BasicBlock) -> _Counted | None:
         or not block.counted
     ):
         return None
-    if block.successors[0] != block.index or last.pragmas or any(map(_exchanges, block.instructions)):
+    if block.successors[0] != block.index or any(map(_exchanges, block.instructions)):
+        return None
+    if any(_NEVER in item.pragmas for item in block.instructions):
         return None
     if any(block.guard.register in reads(item) for item in block.instructions[:-1]):
         return None

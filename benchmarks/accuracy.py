@@ -359,7 +359,7 @@ of 80 × 2 with tiles of 3 × 4 whose measured code was probably another, and st
 -13.2 %), whose code here is not the measured one.
 
 It predicts the same rows without an assembler too (`simulation-expanded`): streams (revision 31002) with a mean error of 3.4 %
-(99.6 % of the directions), convolutions (34002) with 7.5 % (93.6 %), products (34002) with 8.5 % (92.2 %).
+(99.6 % of the directions), convolutions (36009) with 6.7 % (93.8 %), products (36009) with 7.2 % (96.1 %).
 
 | points | number | mean | median | worst | with sign | Spearman | direction of pairs > 5 % apart |
 |---|---:|---:|---:|---:|---:|---:|---:|

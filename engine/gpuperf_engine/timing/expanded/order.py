@@ -64,8 +64,9 @@ class Ordering:
     def within(self, registers: int, free: int, room: int = 0) -> tuple[list[int], int]:
         """The positions of the steps in their order, and the most registers that are live. ``registers``: the most of a thread;
         ``free``: live registers up to which loads come early in any block of any kernel; ``room``: those up to which they do in this
-        kernel, and which the order does not exceed if the steps need no more; 0 if that depends on these steps alone."""
-        most = min(registers, max(free, room)) if room else registers
+        kernel; 0 if that depends on these steps alone. The order does not exceed ``room``, nor ``free`` if eight fewer would do."""
+        stays = room or self.needed + _MORE <= free
+        most = min(registers, max(free, room)) if stays else registers
         limit = min(registers, max(free, room or self.needed + _MORE))
         if self.given <= max(self.least, limit if self.saves else registers):
             return _with_early_loads(self.steps, self.values, limit, most)

@@ -64,10 +64,10 @@ _AHEAD = 40
 #: that need 39 have 44 for sm_86, with which fewer run than with 40. One that needs 57 has 64, of some that need 84 to 91 those for
 #: sm_90 have 96, others 100 to 116, and eleven that need 106 to 119 have 120 to 128; with three to spare or less they have more.
 _ROOM, _SPARE = 62, 4
-#: From sm_90 on ptxas 13.0 keeps to the order of the PTX in blocks that would need far fewer registers in another one (straight code
-#: of convolutions has 75 to 255 for sm_90 and sm_120 where it has 32 for sm_80), and for all in blocks of more instructions: of 3,564
-#: to 3,774 it still makes 32 or 40 registers for sm_80 and sm_86, of 4,250 to 6,032 mostly 96 to 255.
-_NEW, _SAVED = 90, 4096
+#: From sm_90 on ptxas 13.0 keeps to the order of the PTX in blocks that would need far fewer registers in another one: straight code
+#: of convolutions has 75 to 255 for sm_90 and sm_120 where it has 32 for sm_80. So it often does for sm_80 to sm_89 in long blocks: of
+#: 14 with 4,250 to 6,032 instructions ten have 96 to 255 for sm_80 and sm_86, of those up to 3,774 none; for sm_75 three of 14.
+_NEW, _LONG, _SAVING = 90, 4096, 80
 #: Bits 105 to 125 of an encoding without scoreboards.
 _NO_SCOREBOARDS = 7 << 5 | 7 << 8
 
@@ -899,7 +899,7 @@ class _Builder:
                 ],
                 sizes,
                 live_out[chain[-1].index],
-                self.architecture < _NEW and len(body) <= _SAVED,
+                self.architecture < (_NEW if len(body) <= _LONG else _SAVING),
             )
             for body, chain in zip(bodies, chains)
         ]

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Python compiles what is imported, which is the smaller part of what is installed.
+QUIETLY := --quiet --disable-pip-version-check --no-compile
 
 # The tests start Python hundreds of times; if this is set, each start recompiles the engine, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
@@ -66,6 +68,6 @@ clean: ## Removes .venv, build and caches
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed; set PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,check]'
+	$(BIN)/python -m pip install $(QUIETLY) --upgrade pip
+	$(BIN)/python -m pip install $(QUIETLY) --editable '.[test,check]'
 	@touch $@

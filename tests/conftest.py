@@ -36,6 +36,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 # kernel anew, and so would a worker all its life whose first kernel is one of such a test.
 os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
 
+# Processes of the tests share few cores: threads that wait for products of matrices would take those of others.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what tests/fast.py lists")

@@ -35,6 +35,7 @@ from gpuperf_engine.jit.ir.abi import Context, Cta
 from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
 from gpuperf_engine.jit.worker import Worker
+from gpuperf_engine.machines.yaml_nodes import read_yaml
 from gpuperf_engine.memory.arena import Allocation, Memory
 from tests.support import compiled, wait_for_compilation, with_fresh_libraries
 
@@ -348,20 +349,24 @@ def test_code_of_sources_that_were_edited_meanwhile_is_not_kept(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_cache, "_BEGAN", 0)
+    monkeypatch.setattr(native_cache, "_found_with", (0, 0))
     native_cache.keep("name", b"of old sources, or of both")
     assert not programs(cache)
     assert native_cache._source_digest.__wrapped__() != native_cache._source_digest.__wrapped__()
 
 
-def test_edits_after_the_last_module_was_loaded_do_not_matter_to_what_modules_made(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("read", ["module", "machine"])
+def test_edits_matter_to_what_is_read_after_them(
+    read: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    native_cache.keep("first", b"of modules", reads_sources=False)
+    native_cache.keep("first", b"of what was read")
     monkeypatch.setattr(native_cache, "_BEGAN", 0)
-    native_cache.keep("second", b"of modules", reads_sources=False)
-    native_cache.keep("third", b"of files")
-    monkeypatch.setitem(sys.modules, "one_more", sys)
-    native_cache.keep("fourth", b"of modules, one perhaps edited", reads_sources=False)
+    native_cache.keep("second", b"of what was read before the edit")
+    if read == "module":
+        monkeypatch.setitem(sys.modules, "one_more", sys)
+    else:
+        read_yaml(Path(ge.__file__).parent / "machines" / "common.yaml")
+    native_cache.keep("third", b"of what was read after it")
     assert {path.name for path in programs(cache)} == {"first", "second"}
 
 

@@ -176,7 +176,7 @@ def _compile(program: Program, form: _Form, outlined: bool) -> Code | str:
     except RuntimeError as error:
         # LLVM rejects the code, or the host forbids executable memory: the reference backend is slow but runs
         return f"LLVM cannot generate code for it on this host ({str(error).strip().partition(chr(10))[0]})"
-    store.keep(key, _pack(generated, content), reads_sources=False)
+    store.keep(key, _pack(generated, content))
     return code
 
 

@@ -16,19 +16,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from .. import source
+from .._data import times_read
 
 if sys.platform == "win32":
     fcntl = None
 else:
     import fcntl
 
-__all__ = ["alone", "folder", "keep", "keep_all", "key", "read", "source_digest", "write"]
+__all__ = ["alone", "folder", "keep", "key", "read", "source_digest", "write"]
 
 _MAGIC = b"gpuperf2"
 _DIGEST = 20
@@ -68,26 +69,20 @@ def _unchanged() -> bool:
     return max(changed for *_, changed, _ in _state(_BASE)) < _BEGAN
 
 
-#: number of modules of this process when its sources were last found unchanged
-_modules_then = 0
+#: modules of this process, and files that it had read, when its sources were last found unchanged
+_found_with = 0, 0
 
 
-def keep(name: str, content: bytes, *, reads_sources: bool = True) -> None:
-    """Store compiled code, unless it may come from other sources than those in its ``key``. Without ``reads_sources``, only loaded
-    modules produced it: later edits do not matter, and checking for them would take longer than code generation of a kernel."""
-    keep_all({name: content}, reads_sources=reads_sources)
-
-
-def keep_all(contents: Mapping[str, bytes], *, reads_sources: bool = True) -> None:
-    """Store several contents by name as ``keep`` does, with one look at the sources for all of them."""
-    global _modules_then
-    modules = len(sys.modules)
-    if reads_sources or modules != _modules_then:
+def keep(name: str, content: bytes) -> None:
+    """Store what the engine computed, unless it may come from other sources than those in its ``key``. They are looked at again only
+    if modules were loaded or files read since: other edits do not matter to what is computed."""
+    global _found_with
+    loaded = len(sys.modules), times_read()
+    if loaded != _found_with:
         if not _unchanged():
             return
-        _modules_then = modules
-    for name, content in contents.items():
-        write(name, content)
+        _found_with = loaded
+    write(name, content)
 
 
 @contextmanager

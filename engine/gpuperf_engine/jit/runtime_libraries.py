@@ -155,7 +155,9 @@ def _shared_together(names: Sequence[str]) -> dict[str, tuple[bytes, list[str]]]
     if missing:
         content = compile_object(_joined(map(object_text, missing)), 0)
         place = store.key("objects", fingerprint(0), *missing)
-        store.keep_all({place: content, **{_shared_key(name): place.encode() for name in missing}})
+        store.keep(place, content)
+        for name in missing:
+            store.keep(_shared_key(name), place.encode())
         objects[place] = content, missing
     return objects
 

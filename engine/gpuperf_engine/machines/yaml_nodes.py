@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from .._data import text_of
 from ..errors import MachineError, nearest
 from ..source import Span
 
@@ -116,7 +117,7 @@ class Fields:
 def read_yaml(path: Path) -> Entry:
     """The document in a file; raises :class:`MachineError` for text that is not YAML, is empty or holds aliases or tags."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path)
     except (OSError, UnicodeDecodeError) as problem:
         raise MachineError(f"cannot read {path}: {problem}") from None
     try:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from .._data import text_of
 from ..errors import PtxError
 from ..isa.special import WARP_SZ
 from . import constants, raw
@@ -114,7 +115,7 @@ def _parser() -> Lark:
         if not _parsers:
             from lark import Lark
 
-            grammar = (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8")
+            grammar = text_of(Path(__file__).parent / "grammar.lark")
             _parsers.append(Lark(grammar, start=list(_LONGEST), parser="lalr", transformer=_Build()))
         return _parsers[0]
 

@@ -16,7 +16,7 @@ from ..results import Advice, CodeLine, Estimate, Resources, Stall
 from ..sass.assemble import instructions_of
 from ..sass.sm.launch import NotRun, Stalled, Timed
 from ..sass.sm.waits import Wait
-from .models.simulation import Simulation, estimate_of
+from .models.simulation import Simulation
 from .why import MIN_GAIN, by_gain, one_more_resident, sorted_stalls
 
 __all__ = ["explain_simulated"]
@@ -84,15 +84,13 @@ def _advice(
     changes = [*_at_lines(timed, lines), *_more_resident(simulation, clocks)]
     changes.sort(key=lambda change: (-change.promise, change.what, str(change.line)))
     most = max(2, _SIMULATED // max(1, issued))
-    rows = []
+    rows, atomics = [], simulation.atomics(timed)
     for change in changes[:most]:
         if change.promise < MIN_GAIN * clocks:
             continue
+        other = replace(simulation, resources=change.resources or simulation.resources)
         try:
-            other = replace(
-                simulation, changed=change.changed, resources=change.resources or simulation.resources
-            )
-            gain = found.time_us - estimate_of(other).time_us
+            gain = found.time_us - found.launch_us - other.changed_us(change.changed, atomics)
         except (NotRun, LaunchError):  # for example, without a barrier that other warps count on
             continue
         if gain >= MIN_GAIN * found.time_us:

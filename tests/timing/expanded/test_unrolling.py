@@ -48,8 +48,9 @@ DOWN = [(-step, comparison, start, bound) for step in (1, 3, 4) for comparison i
 NOT_EQUAL = [(1, "ne", 0, 64), (-1, "ne", 5, 0), (4, "ne", 0, 400)]
 
 
-@pytest.mark.parametrize("kind", ["s32", "u32", "s64", "u64"])
-@pytest.mark.parametrize("negated", [False, True], ids=["guard", "negated"])
+@pytest.mark.parametrize(
+    "kind, negated", [("s32", False), ("u32", True), ("s64", True), ("u64", False)], ids=str
+)
 def test_counters_of_all_kinds(kind: str, negated: bool) -> None:
     """Up and down, with bounds in registers and immediate ones, from starts that differ between lanes: the sum of the counters."""
     parts, expected = [], list[NDArray[np.int64]]()

@@ -21,7 +21,7 @@ __all__ = ["write_entry", "write_exits"]
 def write_entry(generator: CodeGenerator) -> None:
     writer = generator.writer
     writer.start("entry")
-    for name in ("pc", "mask", "id", "depth", "live", "quantum"):
+    for name in ("pc", "mask", "id", "depth", "live", "quantum", "status"):
         writer.alloca("i32", name=f"%{name}")
     writer.alloca("i64", name="%steps")
     writer.alloca("i32", name="%loop")
@@ -159,9 +159,13 @@ def write_exits(generator: CodeGenerator) -> None:
         writer.start(f"leave{status}")
         if status == Status.DONE and generator.program.products:
             _compare_products(generator)
-        for name, offset in _SAVED:
-            value = writer.load("i32", f"%{name}")
-            writer.set_field("%st", offset, value)
-        steps = writer.load("i64", "%steps")
-        writer.set_field("%st", State.STEPS, steps)
-        writer.give(constant("i32", status))
+        writer.put("i32", status, "%status")
+        writer.jump("leave")
+    # One for all: for each by itself, this would be the larger part of a small kernel.
+    writer.start("leave")
+    for name, offset in _SAVED:
+        value = writer.load("i32", f"%{name}")
+        writer.set_field("%st", offset, value)
+    steps = writer.load("i64", "%steps")
+    writer.set_field("%st", State.STEPS, steps)
+    writer.give(writer.load("i32", "%status"))

@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ..._data import text_of
+
 __all__ = ["Signature", "assigned_names", "functions_of", "only_expression", "signatures"]
 
 #: name, parameters and returned record of a top-level function, with its decorators
@@ -39,13 +41,13 @@ def functions_of(paths: Sequence[Path]) -> list[ast.FunctionDef]:
 
 @lru_cache(64)
 def _read_functions(path: Path) -> list[ast.FunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    tree = ast.parse(text_of(path), str(path))
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
 @lru_cache(64)
 def _signatures_of(path: Path) -> list[Signature]:
-    text = path.read_text(encoding="utf-8")
+    text = text_of(path)
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     found = []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from operator import attrgetter
+from typing import Any
 
 from ...jit import cache
 from ...profile.build import LaunchRecord
@@ -16,12 +17,12 @@ from ..assemble import assemble
 from ..resources import resources_of
 from ..run.writer import NotRun
 from ..tools import Tool, find_tool
-from .launch import Stalled, Timed, Traced, trace_launch
+from .launch import Clocks, Stalled, Timed, Traced, trace_launch
 from .numbers import SmNumbers
 from .reads import read_sectors
 from .waits import Wait
 
-__all__ = ["AssembledCode", "CodeSource", "timed_launch"]
+__all__ = ["AssembledCode", "CodeSource", "changed_clocks", "timed_launch"]
 
 
 class CodeSource(ABC):
@@ -90,15 +91,41 @@ class AssembledCode(CodeSource):
 
 
 def timed_launch(
+    code: CodeSource, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str
+) -> Timed:
+    """``Traced.timed`` of a launch, and its reads from L2. Raises ``NotRun`` if the launch cannot be simulated, ``MachineError`` if
+    ``ptxas`` or ``nvdisasm`` fails."""
+
+    def found(traced: Traced) -> dict[str, object]:
+        timed = traced.timed(numbers, resident, shared_per_cta, caches)
+        timed = replace(timed, reads=_reads(traced, timed, numbers, resident, shared_per_cta))
+        return _fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}
+
+    stored = _kept(code, (numbers, resident, shared_per_cta, caches), found)
+    return Timed(**stored | {rows: tuple(made(*row) for row in stored[rows]) for rows, made in _ROWS.items()})
+
+
+def changed_clocks(
     code: CodeSource,
     numbers: SmNumbers,
     resident: int,
     shared_per_cta: int,
     caches: str,
-    changed: Mapping[int, int] | None = None,
-) -> Timed:
-    """``Traced.timed`` of a launch; without changes also its reads from L2. Raises ``NotRun`` if the launch cannot be simulated,
-    ``MachineError`` if ``ptxas`` or ``nvdisasm`` fails."""
+    changed: Mapping[int, int],
+) -> Clocks:
+    """``Traced.clocks`` of a launch. Errors as for ``timed_launch``."""
+
+    def found(traced: Traced) -> dict[str, object]:
+        return traced.clocks(numbers, resident, shared_per_cta, caches, changed)._asdict()
+
+    key = "changed", numbers, resident, shared_per_cta, caches, sorted(changed.items())
+    return Clocks(**_kept(code, key, found))
+
+
+def _kept(
+    code: CodeSource, key: tuple[object, ...], found: Callable[[Traced], dict[str, Any]]
+) -> dict[str, Any]:
+    """What is ``found`` out about a launch, from the cache if it is there. ``key``: all that it depends on beside the launch."""
     record = code.record
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
@@ -111,29 +138,30 @@ def timed_launch(
         kernel.module.text,
         repr((plan.grid, plan.block, plan.cluster, plan.dynamic_shared, plan.parameters)),
         repr(image_traffic(record)),
-        repr((numbers, resident, shared_per_cta, caches, sorted((changed or {}).items()))),
+        repr(key),
     )
     known = cache.read(name)
     if known == _OF_INPUTS:
         known = cache.read(_with_inputs(name, record))
     if known is not None:
-        return _timed(known)
+        stored: dict[str, Any] = json.loads(known)
+        if "refused" in stored:
+            raise NotRun(stored["refused"])
+        return stored
     try:
         traced = code.trace()
         if traced.of_inputs:
             cache.keep(name, _OF_INPUTS)
             name = _with_inputs(name, record)
-        timed = traced.timed(numbers, resident, shared_per_cta, caches, changed)
-        if not changed:
-            timed = replace(timed, reads=_reads(traced, timed, numbers, resident, shared_per_cta))
+        stored = found(traced)
     except NotRun as reason:
         if plan.inputs is not None:  # else the reason may be that memory contents were not kept
             # it may be what memory contains, or how large an array is
             cache.keep(without_inputs, _OF_INPUTS)
             cache.keep(_with_inputs(without_inputs, record), json.dumps({"refused": str(reason)}).encode())
         raise
-    cache.keep(name, json.dumps(_fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}).encode())
-    return timed
+    cache.keep(name, json.dumps(stored).encode())
+    return stored
 
 
 def _reads(
@@ -170,10 +198,3 @@ def _with_inputs(name: str, record: LaunchRecord) -> str:
     return cache.key(
         name, inputs.digest, repr([(item.address, item.size) for item in inputs.memory.allocations])
     )
-
-
-def _timed(known: bytes) -> Timed:
-    stored = json.loads(known)
-    if "refused" in stored:
-        raise NotRun(stored["refused"])
-    return Timed(**stored | {rows: tuple(made(*row) for row in stored[rows]) for rows, made in _ROWS.items()})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +42,7 @@ from .stores import atomic_turns, filled_of, partly_written, weighted_turns
 from .waits import Wait, caused_by, waits_of
 from .window import Window, window_of
 
-__all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
+__all__ = ["Clocks", "NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,24 @@ class Stalled:
     def base(self) -> str:
         """The opcode without modifiers."""
         return Decoded("", "", 0, self.text, self.ptx, 0).base
+
+
+class Clocks(NamedTuple):
+    """``cycles``: of a launch without its overhead; ``bounds``: cycles that each resource alone needs."""
+
+    cycles: float
+    bounds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """``simulated``: how many of the ``ctas`` CTAs of the SM were simulated."""
+
+    clocks: Clocks
+    operations: Operations
+    whole: Simulated
+    simulated: int
+    ctas: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,7 @@ class Traced:
     #: By group and number of CTAs that share a DRAM row: rows per CTA with sharing, and without.
     shared_rows: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
     _operations: tuple[SmNumbers, Operations] | None = field(default=None, repr=False)
+    _memory: tuple[tuple[object, ...], Memory] | None = field(default=None, repr=False)
 
     @property
     def of_inputs(self) -> bool:
@@ -110,19 +131,26 @@ class Traced:
     def graph(self) -> Graph:
         return self.tracer.graph
 
-    def timed(
-        self,
-        numbers: SmNumbers,
-        resident: int,
-        shared_per_cta: int,
-        caches: str,
-        changed: Mapping[int, int] | None = None,
-    ) -> Timed:
+    def timed(self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str) -> Timed:
         """The time on a machine with at most ``resident`` CTAs on an SM and ``shared_per_cta`` bytes of shared memory for each.
-        ``caches``: as in ``timing.estimate``; ``changed``: changes of instructions (``sm_records.Change``), by position."""
-        found = self._timed(numbers, resident, shared_per_cta, caches, changed)
-        issued = sum(item.issued for item in found.instructions)
-        if found.ctas >= resident or issued > MOST_INSTRUCTIONS_AGAIN:
+        ``caches``: as in ``timing.estimate``."""
+        found = self._ran(numbers, resident, shared_per_cta, caches, {})
+        operations, whole = found.operations, found.whole
+        strata = 0 if self.classes.exact else len(self.classes.classes)
+        instructions, waits = _instructions(operations, whole), waits_of(operations, whole)
+        return Timed(*found.clocks, instructions, waits, found.simulated, found.ctas, strata)
+
+    def clocks(
+        self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str, changed: Mapping[int, int]
+    ) -> Clocks:
+        """The clocks of ``timed`` with changes of instructions (``sm_records.Change``), by position."""
+        return self._ran(numbers, resident, shared_per_cta, caches, changed).clocks
+
+    def _ran(
+        self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str, changed: Mapping[int, int]
+    ) -> _Ran:
+        found = self._ran_on(numbers, resident, shared_per_cta, caches, changed)
+        if found.ctas >= resident or found.whole.issued.sum() > MOST_INSTRUCTIONS_AGAIN:
             return found
         # All CTAs run at once. The launch takes no longer than on fewer SMs with one more CTA on each.
         size = self.record.plan.cluster_ctas
@@ -130,17 +158,14 @@ class Traced:
         fewer = replace(numbers, sm_count=clusters * size)
         if self.ctas_of_sm(fewer) == found.ctas:
             return found
-        other = self._timed(fewer, resident, shared_per_cta, caches, changed)
-        return replace(found, cycles=max(min(found.cycles, other.cycles), *found.bounds.values()))
+        other = self._ran_on(fewer, resident, shared_per_cta, caches, changed)
+        cycles, bounds = found.clocks
+        least = max(min(cycles, other.clocks.cycles), *bounds.values())
+        return replace(found, clocks=Clocks(least, bounds))
 
-    def _timed(
-        self,
-        numbers: SmNumbers,
-        resident: int,
-        shared_per_cta: int,
-        caches: str,
-        changed: Mapping[int, int] | None,
-    ) -> Timed:
+    def _ran_on(
+        self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str, changed: Mapping[int, int]
+    ) -> _Ran:
         plan = self.record.plan
         clusters, ctas = self._clusters(numbers), self.ctas_of_sm(numbers)
         resident = min(resident, ctas)
@@ -171,10 +196,7 @@ class Traced:
         bounds = self._bounds(operations, numbers, memory, resident, whole, equal / seen)
         bounds["latency"] = alone.ended
         cycles = max(whole.cycles + (equal - seen) * each, *bounds.values())
-        strata = 0 if self.classes.exact else len(self.classes.classes)
-        return Timed(
-            cycles, bounds, _instructions(operations, whole), waits_of(operations, whole), seen, ctas, strata
-        )
+        return _Ran(Clocks(cycles, bounds), operations, whole, seen, ctas)
 
     def window(
         self,
@@ -219,14 +241,14 @@ class Traced:
         each = -(-min(resident, count) * plan.warps_per_cta // numbers.parts)
         return window_of(operations, seen, start, start + clocks, each)
 
-    def operations(self, numbers: SmNumbers, changed: Mapping[int, int] | None = None) -> Operations:
-        """The records of the instructions, with the changes of ``timed``; those of the last call are used again, as the number of SMs
+    def operations(self, numbers: SmNumbers, changed: Mapping[int, int] = MappingProxyType({})) -> Operations:
+        """The records of the instructions, with the changes of ``clocks``; those of the last call are used again, as the number of SMs
         does not matter for them."""
         key = replace(numbers, sm_count=0)
         if self._operations is None or self._operations[0] != key:
             self._operations = key, Operations(self.graph, numbers)
         operations = self._operations[1]
-        operations.change(changed or {})
+        operations.change(changed)
         return operations
 
     def _clusters(self, numbers: SmNumbers) -> int:
@@ -270,7 +292,14 @@ class Traced:
         return Copies() if copying is None else copying.of(resident * numbers.sm_count)
 
     def memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str) -> Memory:
-        """The capacity of L1, the SM's share of the bandwidths, and the share of its accesses that comes from DRAM."""
+        """The capacity of L1, the SM's share of the bandwidths, and the share of its accesses that comes from DRAM; that of the last
+        call is used again."""
+        key = numbers, resident, shared_per_cta, caches, image_traffic(self.record)
+        if self._memory is None or self._memory[0] != key:
+            self._memory = key, self._memory_of(numbers, resident, shared_per_cta, caches)
+        return self._memory[1]
+
+    def _memory_of(self, numbers: SmNumbers, resident: int, shared_per_cta: int, caches: str) -> Memory:
         plan, part = self.record.plan, self._part(numbers, resident)
         classes, typical = self.classes, self.classes.typical
         found: list[Reuse | None] = []

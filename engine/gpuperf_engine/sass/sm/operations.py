@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -204,7 +204,7 @@ class Operations:
         rows[:, Op.ISSUED : Op.STALLS + 8] = 0
         rows[:, Op.MOVED : Op.OWN + 16] = 0
 
-    @property
+    @cached_property
     def has_barrier(self) -> bool:
         """Whether warps wait for one another at one of the 16 barriers of their CTA."""
         return bool(np.isin(self.counted(Op.KIND, np.uint16), (Kind.BARRIER, Kind.NAMED_BARRIER)).any())

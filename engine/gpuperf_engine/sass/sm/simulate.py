@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ from .numbers import CODE_LINE, CodeCaches, SmNumbers
 from .operations import Operations, aligned
 from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
 
-__all__ = ["Memory", "Simulated", "Stalls", "simulate"]
+__all__ = ["Memory", "Simulated", "Stalls", "reads_of", "simulate"]
 
 #: Capacity of the table of stalls: records per instruction, and additional ones.
 _STALLS, _MORE_STALLS = 16, 4096
@@ -153,6 +154,30 @@ class Simulated:
     reads: NDArray[np.uint64]
 
 
+class _Ran(NamedTuple):
+    """The records of the SMs after a simulation."""
+
+    sms: NDArray[np.uint64]
+    loads: list[_Load]
+    stalls: NDArray[np.uint64]
+    events: NDArray[np.uint64]
+
+
+def reads_of(
+    operations: Operations,
+    classes: Classes,
+    copies: Copies,
+    numbers: SmNumbers,
+    memory: Memory,
+    ctas: Sequence[int] | NDArray[np.int64],
+    resident: int,
+    warps: int,
+) -> NDArray[np.uint64]:
+    """``Simulated.reads``. Arguments and errors as for ``simulate``."""
+    ran = _run(operations, classes, copies, numbers, memory, ctas, resident, warps, None)
+    return _reads(ran.loads)
+
+
 def simulate(
     operations: Operations,
     classes: Classes,
@@ -169,6 +194,21 @@ def simulate(
 
     Raises ``NotRun`` if warps deadlock, or the machine exceeds the limits of the simulation.
     """
+    ran = _run(operations, classes, copies, numbers, memory, ctas, resident, warps, window)
+    return _simulated(ran.sms, ran.loads, operations, _stalls(ran.stalls, len(ran.sms)), ran.events)
+
+
+def _run(
+    operations: Operations,
+    classes: Classes,
+    copies: Copies,
+    numbers: SmNumbers,
+    memory: Memory,
+    ctas: Sequence[int] | NDArray[np.int64],
+    resident: int,
+    warps: int,
+    window: tuple[int, int] | None,
+) -> _Ran:
     _check(numbers)
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
@@ -222,7 +262,7 @@ def simulate(
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
     if not function(int(sms.ctypes.data)):
         raise NotRun("its warps wait for one another forever")
-    return _simulated(sms, loads, operations, _stalls(stalls, len(sms)), events)
+    return _Ran(sms, loads, stalls, events)
 
 
 def _check(numbers: SmNumbers) -> None:
@@ -279,7 +319,7 @@ def _shares(memory: Memory) -> NDArray[np.uint64]:
     its DRAM rows that the SM opens."""
     parts = np.zeros((3, GROUPS), np.uint64)
     for row, known in zip(parts, (memory.shares, memory.behind, memory.rows)):
-        row[: len(known)] = [round(65536 * share) for share in known]
+        row[: len(known)] = np.rint(65536 * np.array(known)).astype(np.uint64)
     return parts
 
 
@@ -445,8 +485,13 @@ def _simulated(
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
         resident_clocks=mean_of(Sm.RESIDED),
         events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])],
-        reads=np.sum([load.reads for load in loads], axis=0).astype(np.uint64),
+        reads=_reads(loads),
     )
+
+
+def _reads(loads: Sequence[_Load]) -> NDArray[np.uint64]:
+    reads: NDArray[np.uint64] = np.sum([load.reads for load in loads], axis=0).astype(np.uint64)
+    return reads
 
 
 class _Code:

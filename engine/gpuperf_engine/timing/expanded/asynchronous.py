@@ -8,7 +8,7 @@ succeeds at once, so that loops around it end, and the state that an arrival ret
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from ...flow.dependence import Aliases, Dependence
@@ -33,6 +33,7 @@ from ...sass.run.asynchronous import COORDINATES, FIELDS, HIGH, LOW, MASK, PARAM
 from ...sass.run.trace_kernel import OFF, place_of
 from ...sass.run.writer import NotRun
 from ...simt.program import Program
+from .made import Made
 
 __all__ = [
     "FENCES",
@@ -40,7 +41,6 @@ __all__ = [
     "RESERVED",
     "SEVERAL",
     "Clusters",
-    "Made",
     "Recordings",
     "Untimed",
     "Values",
@@ -86,6 +86,8 @@ _REDUCTIONS = {
     "or": "OR",
     "xor": "XOR",
 }
+#: The recorded operands of a change or test of an mbarrier.
+_MBARRIER = ((0, "mbarrier", 0), (1, "value", 0))
 #: Parts of opcodes of copies that are simulated on machine code only.
 _UNKNOWN = (
     "override::",
@@ -143,20 +145,6 @@ class Untimed(Dependence):
 # -- machine instructions ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Made:
-    """A machine instruction: values that it reads and writes, those that determine addresses, its recorded operands (number, space),
-    its latency for the order of the code, and values on which only its place in the code depends."""
-
-    opcode: str
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    address: tuple[int, ...] = ()
-    sites: tuple[tuple[int, str], ...] = ()
-    latency: float = 1.0
-    placed: frozenset[int] = frozenset()
-
-
 class Values(Protocol):
     """The values of the code that is made (``code``). ``order``: values for the order of accesses to memory."""
 
@@ -201,7 +189,7 @@ def made_of(item: Instruction, values: Values) -> list[Made]:
         opcode += {8: ".64", 16: ".128"}.get(access_bytes(item), "")
         where = values.roots_of(_registers(item, "a", "m"))
         reading = (*values.roots_of(reads(item)), *values.order)
-        return [Made(opcode, reading, values.order, where, ((0, "mbarrier"), (1, "value")))]
+        return [Made(opcode, reading, values.order, address=where, sites=_MBARRIER)]
     if item.effect is WARPGROUP:
         return _product(item, values)
     if item.effect is WARPGROUP_FENCE:
@@ -249,24 +237,38 @@ def _signal(item: Instruction, values: Values) -> list[Made]:
     where = values.roots_of(_registers(item, "a"))
     results = values.roots_of(writes(item))
     latency = values.latencies["shared"]
-    sites = ((0, "mbarrier"), (1, "value"))
     if words[0] == "cp":
         counted = "ARVCNT" if "noinc" in words else "TRANSCNT"
-        arrival = Made(f"ARRIVES.LDGSTSBAR.64.{counted}", (*where, *values.order), values.order, where, sites)
+        arrival = Made(
+            f"ARRIVES.LDGSTSBAR.64.{counted}",
+            (*where, *values.order),
+            values.order,
+            address=where,
+            sites=_MBARRIER,
+        )
         if "noinc" in words:
             return [arrival]
         # a transaction more, which the copies complete
         more = Made(
-            "SYNCS.ARRIVE.TRANS64.RED.A0T1", (*where, *values.order), values.order, where, sites, latency
+            "SYNCS.ARRIVE.TRANS64.RED.A0T1",
+            (*where, *values.order),
+            values.order,
+            address=where,
+            sites=_MBARRIER,
+            latency=latency,
         )
         return [more, arrival]
     if words[1] == "inval":
-        return [Made("SYNCS.CCTL.IV", (*where, *values.order), values.order, where)]
+        return [Made("SYNCS.CCTL.IV", (*where, *values.order), values.order, address=where)]
     if words[1] == "init":
         if any(word.startswith("layout::v1") for word in words):
             raise _refuse(item)
         count = values.roots_of(_registers(item, "count"))
-        return [Made("SYNCS.EXCH.64", (*where, *count, *values.order), values.order, where, sites)]
+        return [
+            Made(
+                "SYNCS.EXCH.64", (*where, *count, *values.order), values.order, address=where, sites=_MBARRIER
+            )
+        ]
     if words[1] not in ("arrive", "arrive_drop", *_TRANSACTIONS) or "noComplete" in words:
         raise _refuse(item)
     if any("multicast" in word for word in words):
@@ -286,7 +288,14 @@ def _signal(item: Instruction, values: Values) -> list[Made]:
     released = "cluster" in words and "relaxed" not in words
     return [
         *(Made(name, values.order, values.order) for name in _RELEASES if released),
-        Made(opcode, (*where, *given, *values.order), (*results, *values.order), where, sites, latency),
+        Made(
+            opcode,
+            (*where, *given, *values.order),
+            (*results, *values.order),
+            address=where,
+            sites=_MBARRIER,
+            latency=latency,
+        ),
     ]
 
 
@@ -306,8 +315,8 @@ def _test(item: Instruction, values: Values) -> list[Made]:
     results = values.roots_of(writes(item))
     made.append(
         Made(
-            opcode, (*where, *given, *values.order), (*results, *values.order), where, ((0, "mbarrier"), (1, "value")),
-            values.latencies["shared"],
+            opcode, (*where, *given, *values.order), (*results, *values.order), address=where, sites=_MBARRIER,
+            latency=values.latencies["shared"],
         )
     )  # fmt: skip
     return made
@@ -332,7 +341,7 @@ def _copy(item: Instruction, values: Values) -> list[Made]:
     opcode = _copied(item)
     guard = item.guard.register if item.guard is not None else None
     made, given = _uniform((one for one in reads(item) if one is not guard), values)
-    copy = Made(opcode, (*given, *values.order), values.order, given, ((0, "copy"),))
+    copy = Made(opcode, (*given, *values.order), values.order, address=given, sites=((0, "copy", 0),))
     words = item.opcode.split(".")
     if item.effect is HINT or ("bulk_group" in words and words[1] != "reduce"):
         return [*made, copy]
@@ -344,7 +353,7 @@ def _copy(item: Instruction, values: Values) -> list[Made]:
         *made,
         Made("PLOP3.LUT", (), (left,), latency=alu),
         Made("ELECT", (left,), (chosen,), latency=alu),
-        Made(copy.opcode, (*copy.reads, chosen), copy.writes, (*copy.address, chosen), copy.sites),
+        replace(copy, reads=(*copy.reads, chosen), address=(*copy.address, chosen)),
         Made("PLOP3.LUT", (chosen,), (left,), latency=alu),
         Made("PLOP3.LUT", (), (chosen,), latency=alu),
         last,

@@ -33,7 +33,6 @@ from ...isa.effects import (
 from ...ptx.syntax import Address, Immediate, Instruction, Operand, Register
 from ...sass.graph import Block, Graph
 from ...sass.listing import Listing
-from ...sass.registers import PREDICATES, Accesses, Expanded, Source
 from ...sass.run.writer import NotRun
 from ...sass.sm.operations import unit_of_opcode
 from ...simt.program import Program
@@ -42,17 +41,18 @@ from .asynchronous import PRODUCTS, committed_of, is_recorded, made_of, register
 from .chains import chains_of, predecessors_of
 from .combining import Combined, combined_of, counts_lanes, value_of
 from .folding import Folds, folds_of
+from .listing import listed
+from .made import Made
 from .merging import Merges, merges_of
 from .numbering import Numbers
 from .opcodes import Piece, memory_opcode, pieces_of, width
 from .order import TENSOR, WAIT, Ordering, Step
 from .packing import Pairs, pairs_of
-from .stalls import BETWEEN_ACCESSES, stalls_of
+from .stalls import BETWEEN_ACCESSES
 from .wmma import Part, is_wmma, kept_of, known_stride, parts_of, stride_of
 
 __all__ = ["Code", "Recorded", "code_of"]
 
-_UNIFORM = 256
 #: State spaces whose loads are operands of other instructions if all lanes read one address.
 _CONSTANT_SPACES = ("const", "param")
 #: The order of memory accesses in a state space, as values that they read and write.
@@ -68,8 +68,6 @@ _ROOM, _SPARE = 62, 4
 #: of convolutions has 75 to 255 for sm_90 and sm_120 where it has 32 for sm_80. So it often does for sm_80 to sm_89 in long blocks: of
 #: 14 with 4,250 to 6,032 instructions ten have 96 to 255 for sm_80 and sm_86, of those up to 3,774 none; for sm_75 three of 14.
 _NEW, _LONG, _SAVING = 90, 4096, 80
-#: Bits 105 to 125 of an encoding without scoreboards.
-_NO_SCOREBOARDS = 7 << 5 | 7 << 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +102,6 @@ class Code:
     combined: frozenset[Instruction] = frozenset()
 
 
-@dataclass(slots=True)
-class _Made:
-    """A machine instruction before registers are assigned. ``reads`` and ``writes``: values (registers of the PTX by index, further
-    ones behind them, negative ones for the order of memory accesses); ``address``: those that determine addresses."""
-
-    opcode: str
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    origin: Instruction | None = None
-    guard: str = ""
-    address: tuple[int, ...] = ()
-    sites: tuple[tuple[int, str, int], ...] = ()
-    latency: float = 1.0
-    last: bool = False
-    placed: frozenset[int] = frozenset()
-    element: int = 0
-    #: Of a plain load or store: its offset from ``address``, and bytes.
-    offset: int = 0
-    bytes: int = 0
-
-
 def code_of(
     program: Program,
     architecture: int,
@@ -153,7 +130,7 @@ class _Builder:
     constant: frozenset[Register] = field(init=False)
     free: frozenset[Register] = field(init=False)
     #: What the first block computes for accesses of fragments in all blocks, and the blocks that use it, by value.
-    begins: list[_Made] = field(default_factory=list, init=False)
+    begins: list[Made] = field(default_factory=list, init=False)
     users: dict[int, set[int]] = field(default_factory=dict, init=False)
     offsets: dict[tuple[object, ...], int] = field(default_factory=dict, init=False)
     #: What pairs of halves are put into.
@@ -300,7 +277,7 @@ class _Builder:
         bodies = [self.body(block, block.index in begin, block.index in end) for block in self.program.blocks]
         bodies[0][:0] = self.begins
         live_in, live_out = self._live()
-        made: list[_Made] = []
+        made: list[Made] = []
         blocks: list[Block] = []
         chains = chains_of(self.program)
         kept = [self.kept([one for block in chain for one in bodies[block.index]]) for chain in chains]
@@ -318,7 +295,7 @@ class _Builder:
             [live_out[chain[-1].index] for chain in chains],
             [(item.reads, item.writes) for item in made],
         )
-        items = self.listed(made, blocks, numbers)
+        items = listed(made, blocks, numbers, self.origins, self.unit, self.latency)
         sites: list[Recorded] = []
         of_block: dict[int, list[int]] = {block.index: [] for block in blocks}
         for cut in blocks:
@@ -375,11 +352,11 @@ class _Builder:
             end.add(meet)
         return begin, end
 
-    def body(self, block: BasicBlock, begin: bool, end: bool) -> list[_Made]:
-        made: list[_Made] = []
+    def body(self, block: BasicBlock, begin: bool, end: bool) -> list[Made]:
+        made: list[Made] = []
         for index, words in self.allocated.loads.get(block.index, ()):
             made.append(
-                _Made(
+                Made(
                     f"LDL{width(4 * words)}",
                     (),
                     (max(0, index),),
@@ -388,17 +365,17 @@ class _Builder:
                 )
             )
         if end:
-            made.append(_Made("BSYNC"))
+            made.append(Made("BSYNC"))
         for item in block.instructions:
             made += self.made(item, block)
         _balance(made)
         stores = [
-            _Made(f"STL{width(4 * words)}", (max(0, index),), (), sites=((0, "local", self.spilled(index)),))
+            Made(f"STL{width(4 * words)}", (max(0, index),), (), sites=((0, "local", self.spilled(index)),))
             for index, words in self.allocated.stores.get(block.index, ())
         ]
         ends = bool(made) and made[-1].last
         if begin:
-            stores.append(_Made("BSSY"))
+            stores.append(Made("BSSY"))
         if ends:
             made[-1:-1] = stores
         else:
@@ -409,7 +386,7 @@ class _Builder:
         """The word of local memory of a spilled register."""
         return 2 * max(0, index)
 
-    def made(self, item: Instruction, block: BasicBlock) -> list[_Made]:
+    def made(self, item: Instruction, block: BasicBlock) -> list[Made]:
         """The machine instructions of one PTX instruction; the first carries its operands, the last of a chain its results."""
         if item in self.folds.gone or item in self.merges.gone or item in self.pairs.gone:
             return []
@@ -418,11 +395,11 @@ class _Builder:
         if effect in (BRANCH, RETURN, THREAD_EXIT):
             return self.ending(item, block, guard)
         if item.system is not None:
-            return [_Made("CALL.ABS.NOINC", (), (), item, guard, last=True)]
+            return [Made("CALL.ABS.NOINC", (), (), item, guard, last=True)]
         if effect is CALL or (effect.ends_block and not effect.is_barrier):
             raise NotRun(f"{item.opcode} is simulated on machine code only")
         if effect is TRAP:
-            return [_Made("BPT.TRAP", self.roots_of(reads(item)), (), item, guard)]
+            return [Made("BPT.TRAP", self.roots_of(reads(item)), (), item, guard)]
         if effect in PRODUCTS or is_recorded(item):
             return self.asynchronous(item, guard)
         # Groups of copies access no memory.
@@ -438,7 +415,7 @@ class _Builder:
         if item in self.pairs.packs:
             packs, packed = self.pairs.packs[item]
             taken = (*packed, *((item.guard.register,) if item.guard is not None else ()))
-            return [_Made(packs, self.roots_of(taken), results, item, guard, latency=self.latency(packs))]
+            return [self.plain(packs, self.roots_of(taken), results, item, guard)]
         if operands == results and item.opcode.startswith("mov.b32"):
             return []  # halves that are in one register already
         pieces = pieces_of(item, self.architecture)
@@ -450,7 +427,7 @@ class _Builder:
         if not pieces:
             copied = [one for one in results if one not in operands]
             # A copy whose sides cannot share a register: the result is that of its sources.
-            return [_Made("", operands, tuple(copied), item)] if copied and operands else []
+            return [Made("", operands, tuple(copied), item)] if copied and operands else []
         if results and all(one in self.uniform for one in results):
             pieces = tuple(
                 replace(piece, opcode=f"U{piece.opcode}") if piece.opcode[0] != "S" else piece
@@ -458,20 +435,20 @@ class _Builder:
             )
         return self.chain(item, guard, pieces, operands, results)
 
-    def pair(self, item: Instruction) -> list[_Made]:
+    def pair(self, item: Instruction) -> list[Made]:
         """One instruction on both halves of registers, and those that put operands into one."""
         made = []
         for pair in self.pairs.assembled[item]:
             value = self.halves.setdefault(pair, self.further)
             if value == self.further:
                 self.fresh()
-            made.append(_Made("PRMT", self.roots_of(pair), (value,), item, latency=self.latency("PRMT")))
+            made.append(self.plain("PRMT", self.roots_of(pair), (value,), item))
         assembled = (self.halves[pair] for pair in self.pairs.separate[item])
         (piece,) = pieces_of(item, self.architecture)
         opcode = self.folds.opcode.get(item, piece.opcode)
         operands = (*self.roots_of(self.pairs.sources[item]), *assembled)
         results = self.roots_of(self.pairs.results[item])
-        made.append(_Made(opcode, operands, results, item, latency=self.latency(opcode)))
+        made.append(self.plain(opcode, operands, results, item))
         return made
 
     def chain(
@@ -481,9 +458,9 @@ class _Builder:
         pieces: Sequence[Piece],
         operands: tuple[int, ...],
         results: tuple[int, ...],
-    ) -> list[_Made]:
+    ) -> list[Made]:
         """The instructions of an expansion: those on its chain wait for one another, the others for the operands."""
-        made: list[_Made] = []
+        made: list[Made] = []
         last = max((number for number, piece in enumerate(pieces) if piece.chained), default=len(pieces) - 1)
         held = operands
         for number, piece in enumerate(pieces):
@@ -495,14 +472,7 @@ class _Builder:
             opcode = piece.opcode
             if opcode.partition(" ")[0].partition(".")[0] in _NO_RESULT:
                 target = results if number == last else ()
-            one = _Made(
-                opcode,
-                sources,
-                target,
-                item,
-                guard,
-                latency=self.latency(opcode),
-            )
+            one = self.plain(opcode, sources, target, item, guard)
             if item.effect.orders or item.effect.is_barrier:
                 one.reads += tuple(set(_ORDER.values()))
                 one.writes += tuple(set(_ORDER.values()))
@@ -514,7 +484,7 @@ class _Builder:
                 held = target
         return made
 
-    def ending(self, item: Instruction, block: BasicBlock, guard: str) -> list[_Made]:
+    def ending(self, item: Instruction, block: BasicBlock, guard: str) -> list[Made]:
         """Branches to an exit are exits; those behind a block that the next one follows are removed."""
         target = (
             self.program.blocks[block.successors[0]]
@@ -526,9 +496,9 @@ class _Builder:
             return []
         if not exits and (block.kind == "fall"):
             return []
-        return [_Made("EXIT" if exits else "BRA", self.roots_of(reads(item)), (), item, guard, last=True)]
+        return [Made("EXIT" if exits else "BRA", self.roots_of(reads(item)), (), item, guard, last=True)]
 
-    def access(self, item: Instruction, block: BasicBlock, guard: str) -> list[_Made]:
+    def access(self, item: Instruction, block: BasicBlock, guard: str) -> list[Made]:
         effect = item.effect
         number = self.program.site_of.get(item)
         space = (item.form.space or "generic").partition("::")[0]
@@ -538,7 +508,7 @@ class _Builder:
             if self._uniform_address(item):
                 return []
             return [
-                _Made("LDC", self.roots_of(reads(item)), self.roots_of(writes(item)), item, guard, latency=30)
+                Made("LDC", self.roots_of(reads(item)), self.roots_of(writes(item)), item, guard, latency=30)
             ]
         if space not in ("global", "shared", "local", "generic"):
             return [] if space == "param" else _refuse(item)
@@ -578,7 +548,7 @@ class _Builder:
         latency: float = self.latencies["l1"] if space == "local" else self.latencies["l2"]
         if space == "shared" or block.index in block.back_edges:
             latency = _AHEAD
-        made = _Made(
+        made = Made(
             opcode, (*sources, *ordered_after), (*results, *ordered_before), item, guard, addresses, sites,
             latency if results else 1.0,
         )  # fmt: skip
@@ -597,37 +567,31 @@ class _Builder:
         more = self.folds.bases.get(address.base, (None, 0))[1] if isinstance(address.base, Register) else 0
         return address.offset + more
 
-    def lowered(self, item: Instruction, merged: Sequence[Instruction], store: _Made) -> list[_Made]:
+    def lowered(self, item: Instruction, merged: Sequence[Instruction], store: Made) -> list[Made]:
         """For stores of single halves: each upper half of a register as a lower one."""
         value = item.operands[-1]
         if item.effect is not STORE or len(merged) > 1 or value not in self.pairs.upper:
             return []
         assert isinstance(value, Register)
         place = self.fresh()
-        moved = _Made("PRMT", self.roots_of((value,)), (place,), item, latency=self.latency("PRMT"))
+        moved = self.plain("PRMT", self.roots_of((value,)), (place,), item)
         store.reads = (*(one for one in store.reads if one not in moved.reads), place)
         return [moved]
 
     def by_one_lane(
-        self, access: _Made, combined: Combined, results: tuple[int, ...], token: tuple[int, ...]
-    ) -> list[_Made]:
+        self, access: Made, combined: Combined, results: tuple[int, ...], token: tuple[int, ...]
+    ) -> list[Made]:
         """An atomic that the last active lane executes for all lanes of its warp, and what the others compute from its result."""
         item, guard = access.origin, access.guard
         lane, mask, last, operand = (self.fresh() for _ in range(4))
         flag = self.scratch("predicate")
         values = access.reads if combined.operand != "POPC" else (mask,)
         made = [
-            _Made("S2R", (), (lane,), item, latency=self.latency("S2R")),
-            _Made("VOTE.ANY", (), (mask,), item, latency=self.latency("VOTE.ANY")),
-            _Made("FLO.U32", (mask,), (last,), item, latency=self.latency("FLO.U32")),
-            _Made(
-                combined.operand,
-                tuple(value for value in values if value >= 0),
-                (operand,),
-                item,
-                latency=self.latency(combined.operand),
-            ),
-            _Made("ISETP.EQ", (lane, last), (flag,), item, latency=self.latency("ISETP")),
+            self.plain("S2R", (), (lane,), item),
+            self.plain("VOTE.ANY", (), (mask,), item),
+            self.plain("FLO.U32", (mask,), (last,), item),
+            self.plain(combined.operand, tuple(value for value in values if value >= 0), (operand,), item),
+            self.plain("ISETP.EQ", (lane, last), (flag,), item),
         ]
         access.reads = (*access.reads, operand) if guard else (*access.reads, operand, flag)
         access.guard = guard or "@"
@@ -637,28 +601,19 @@ class _Builder:
         told, below, before, among = self.fresh(combined.words), *(self.fresh() for _ in range(3))
         access.writes = (told, *token)
         made += [
-            _Made("S2R", (), (below,), item, latency=self.latency("S2R")),
-            _Made("LOP3.LUT", (below, mask), (before,), item, latency=self.latency("LOP3.LUT")),
-            _Made("POPC", (before,), (among,), item, latency=self.latency("POPC")),
+            self.plain("S2R", (), (below,), item),
+            self.plain("LOP3.LUT", (below, mask), (before,), item),
+            self.plain("POPC", (before,), (among,), item),
         ]
         parts = tuple(self.fresh() for _ in range(combined.words))
-        made += [
-            _Made("SHFL.IDX", (told, last), (part,), item, latency=self.latency("SHFL")) for part in parts
-        ]
-        made.append(
-            _Made(
-                "IADD3" if combined.words == 1 else "IMAD.WIDE",
-                (*parts, among),
-                results,
-                item,
-                latency=self.latency("IADD3"),
-            )
-        )
+        made += [self.plain("SHFL.IDX", (told, last), (part,), item) for part in parts]
+        opcode = "IADD3" if combined.words == 1 else "IMAD.WIDE"
+        made.append(self.plain(opcode, (*parts, among), results, item))
         return made
 
     # -- fragments of wmma ---------------------------------------------------------------------------------------------
 
-    def fragments(self, item: Instruction, block: BasicBlock, guard: str, space: str) -> list[_Made]:
+    def fragments(self, item: Instruction, block: BasicBlock, guard: str, space: str) -> list[Made]:
         """The accesses of ``wmma.load`` and ``wmma.store``, and the computation of their addresses.
 
         The address of a lane is the sum of the base and an offset. If the distance between lines is known, further accesses have
@@ -686,7 +641,7 @@ class _Builder:
         )
         name = ("LD" if loads else "ST") + {"global": "G.E", "shared": "S"}.get(space, ".E")
         count = -(-len(values) * parts[0].joins // len(parts))
-        made: list[_Made] = []
+        made: list[Made] = []
         joined: list[int] = []
         addresses: dict[object, tuple[int, ...]] = {}
         apart = item.opcode.endswith("tf32")  # whose offsets are computed as numbers of elements, one by one
@@ -706,7 +661,7 @@ class _Builder:
                 )
                 for opcode in opcodes:
                     value = self.fresh(1 + (wide and opcode == opcodes[-1]))
-                    made.append(_Made(opcode, operands, (value,), item, latency=self.latency(opcode)))
+                    made.append(self.plain(opcode, operands, (value,), item))
                     operands = (*operands, value) if opcode != opcodes[-1] else (value,)
                 addresses[at] = operands
                 first = first or operands
@@ -714,7 +669,7 @@ class _Builder:
             own = values[number // part.joins * count : (number // part.joins + 1) * count]
             if part.moved and not loads:
                 moved = (self.fresh(),)
-                made.append(_Made("MOVM.16.MT88", own, moved, item, latency=self.latency("MOVM")))
+                made.append(self.plain("MOVM.16.MT88", own, moved, item))
                 own = moved
             target = own if loads else ()
             if loads and (part.moved or part.joins > 1):
@@ -722,25 +677,25 @@ class _Builder:
             opcode = part.opcode if part.opcode.startswith("LDSM") else name + part.opcode
             sites = ((0, space, 0),) if space != "generic" else ((0, space, 0), (0, "window", 0))
             made.append(
-                _Made(
+                Made(
                     opcode, (*address, *(() if loads else own), *guarded, *after), (*target, *before), item, guard, address,
                     sites, latency if loads else 1.0, element=number,
                 )
             )  # fmt: skip
             if loads and part.moved:
-                made.append(_Made("MOVM.16.MT88", target, own, item, latency=self.latency("MOVM")))
+                made.append(self.plain("MOVM.16.MT88", target, own, item))
             joined += target if part.joins > 1 else ()
             if loads and len(joined) == part.joins > 1:
                 low, high = self.fresh(), self.fresh()
                 for opcode, sources, result in (
                     ("IMAD", joined[:2], (low,)), ("IMAD", joined[2:], (high,)), ("PRMT", [low, high], own),
                 ):  # fmt: skip
-                    made.append(_Made(opcode, tuple(sources), result, item, latency=self.latency(opcode)))
+                    made.append(self.plain(opcode, tuple(sources), result, item))
                 joined = []
         return made
 
     def offset(
-        self, item: Instruction, block: BasicBlock, wide: bool, made: list[_Made], at: tuple[int, int], known: bool,
+        self, item: Instruction, block: BasicBlock, wide: bool, made: list[Made], at: tuple[int, int], known: bool,
         part: Part,
     ) -> tuple[int, ...]:  # fmt: skip
         """The offset of a lane from the address of a fragment. It is computed at the beginning of the kernel if the distance between
@@ -762,7 +717,7 @@ class _Builder:
             opcode = "IADD3" if earlier is not None else "IMAD.WIDE" if wide else "IMAD"
             sources = lane if earlier is None else (earlier,)
             (made if registers else self.begins).append(
-                _Made(opcode, (*sources, *registers), (value,), item, latency=self.latency(opcode))
+                self.plain(opcode, (*sources, *registers), (value,), item)
             )
         if not registers:
             self.users.setdefault(value, set()).add(block.index)
@@ -777,23 +732,22 @@ class _Builder:
             for opcode, sources, target in (
                 ("S2R", (), number), ("SHF.R.U32.HI", (number,), line), ("LOP3.LUT", (number,), place),
             ):  # fmt: skip
-                self.begins.append(_Made(opcode, sources, (target,), latency=self.latency(opcode)))
+                self.begins.append(self.plain(opcode, sources, (target,)))
         return self.offsets[key], self.offsets["place", part.lines, part.bytes]
 
     # -- what waits for no result --------------------------------------------------------------------------------------
 
-    def asynchronous(self, item: Instruction, guard: str) -> list[_Made]:
+    def asynchronous(self, item: Instruction, guard: str) -> list[Made]:
         """The instructions of an mbarrier, a bulk copy or a product of a warpgroup; those without recorded operands need no guard."""
         if self.architecture < 90:
             raise NotRun(f"{item.opcode} is simulated on machine code only")
         guarded = self.roots_of((item.guard.register,)) if guard and item.guard is not None else ()
-        return [
-            _Made(
-                one.opcode, (*one.reads, *guarded) if one.sites else one.reads, one.writes, item, guard if one.sites else "",
-                one.address, tuple((operand, space, 0) for operand, space in one.sites), one.latency, placed=one.placed,
-            )
-            for one in made_of(item, self)
-        ]  # fmt: skip
+        made = made_of(item, self)
+        for one in made:
+            one.origin = item
+            if one.sites:
+                one.reads, one.guard = (*one.reads, *guarded), guard
+        return made
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -843,6 +797,17 @@ class _Builder:
     def entering(self, item: Instruction) -> frozenset[Register]:
         return self.program.blocks[self.program.block_of[item]].live_in
 
+    def plain(
+        self,
+        opcode: str,
+        reads: tuple[int, ...],
+        writes: tuple[int, ...],
+        origin: Instruction | None = None,
+        guard: str = "",
+    ) -> Made:
+        """An instruction with the latency of its unit."""
+        return Made(opcode, reads, writes, origin, guard, latency=self.latency(opcode))
+
     def latency(self, opcode: str) -> float:
         base = opcode.partition(" ")[0]
         if base.startswith(("SHFL", "MATCH", "REDUX")):
@@ -854,10 +819,10 @@ class _Builder:
     def unit(self, opcode: str) -> str:
         return unit_of_opcode(opcode, self.architecture)
 
-    def kept(self, body: list[_Made]) -> list[_Made]:
+    def kept(self, body: list[Made]) -> list[Made]:
         """The instructions of blocks that are one, without copies, whose results are those of their sources."""
         renamed: dict[int, tuple[int, ...]] = {}
-        kept: list[_Made] = []
+        kept: list[Made] = []
 
         def sources(values: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(dict.fromkeys(one for value in values for one in renamed.get(value, (value,))))
@@ -876,10 +841,10 @@ class _Builder:
 
     def in_order(
         self,
-        bodies: list[list[_Made]],
+        bodies: list[list[Made]],
         chains: Sequence[Sequence[BasicBlock]],
         live_out: Sequence[tuple[int, ...]],
-    ) -> list[list[_Made]]:
+    ) -> list[list[Made]]:
         """The instructions of each chain of blocks as scheduled."""
         sizes = {value: words for value, words in self.words.items() if value not in self.uniform}
         orderings = [
@@ -918,7 +883,7 @@ class _Builder:
         level = next((level for level in self.levels if level >= least), self.levels[-1])
         return level if level >= _ROOM else 0
 
-    def told_apart(self, made: list[_Made]) -> None:
+    def told_apart(self, made: list[Made]) -> None:
         """Gives each definition of a register in a block a value of its own, but for the last one: an assembler uses other registers
         for them. What an instruction writes under a predicate is a part of the value before."""
         last = {value: at for at, one in enumerate(made) if not one.guard for value in one.writes}
@@ -948,101 +913,6 @@ class _Builder:
     def limits(self) -> dict[int, int]:
         """Registers of a thread by block, where ``setmaxnreg`` changes them."""
         return register_limits(self.program, self.allocated.registers)
-
-    # -- the listing ---------------------------------------------------------------------------------------------------
-
-    def listed(self, made: list[_Made], blocks: list[Block], numbers: Numbers) -> list[Expanded]:
-        items: list[Expanded] = []
-        for block in blocks:
-            before: frozenset[int] = frozenset()
-            first = len(items)
-            for position in range(block.start, block.end):
-                one = made[position]
-                operands = frozenset(
-                    value
-                    for value in one.reads
-                    if value >= 0
-                    and value not in self.predicates
-                    and value not in self.uniform
-                    and value not in one.placed
-                )
-                base = one.opcode.partition(" ")[0].partition(".")[0]
-                registers = self.registers_of(one, operands, numbers)
-                kept = operands & before
-                count = sum(max(1, self.words.get(value, 1)) for value in operands)
-                fewer = sum(max(1, self.words.get(value, 1)) for value in operands - kept)
-                text = self.text(one, registers, base)
-                items.append(
-                    Expanded(
-                        ".text", "kernel", 16 * position, text, self.number_of(one.origin),
-                        0, registers, (_banks(count), _banks(fewer)),
-                    )
-                )  # fmt: skip
-                before = operands - frozenset(one.writes)
-            stalls = stalls_of(
-                [item.opcode for item in items[first:]],
-                [item.accesses for item in items[first:]],
-                self.unit,
-                self.latency,
-            )
-            items[first:] = [
-                replace(item, encoding=_control(*stall)) for item, stall in zip(items[first:], stalls)
-            ]
-        return items
-
-    def number_of(self, item: Instruction | None) -> int:
-        """The number of the PTX instruction (``assemble.instructions_of``), 0 for none."""
-        origin = item if item is None else self.origins.get(item, item)
-        return 0 if origin is None else origin.index + 1
-
-    def registers_of(self, one: _Made, operands: frozenset[int], numbers: Numbers) -> Accesses:
-        def places(values: Iterable[int]) -> tuple[int, ...]:
-            return tuple(
-                dict.fromkeys(place for value in values if value >= 0 for place in numbers.of(value))
-            )
-
-        sources = tuple(
-            Source(slot, numbers.of(value)[0], len(numbers.of(value)))
-            for slot, value in enumerate(sorted(operands))
-        )
-        deciding = tuple(
-            dict.fromkeys((*places(one.address), *(p for p in places(one.reads) if p >= PREDICATES)))
-        )
-        return Accesses(
-            places(value for value in one.reads if value not in one.placed),
-            places(value for value in one.writes if value not in one.placed),
-            sources,
-            deciding,
-        )
-
-    def text(self, one: _Made, registers: Accesses, base: str) -> str:
-        """As ``nvdisasm`` prints it, with the registers that were assigned."""
-        opcode, _, rest = one.opcode.partition(" ")
-        results = [_name(number) for number in registers.writes[:1]]
-        sources = [
-            _name(number)
-            for number in registers.reads
-            if number < PREDICATES and number not in registers.deciding
-        ]
-        guard = ""
-        if one.guard:
-            flags = [number for number in registers.reads if number >= PREDICATES]
-            guard = f"{one.guard}P{flags[0] - PREDICATES} " if flags else ""
-        if one.sites:
-            where = (
-                "["
-                + "+".join(_name(number) for number in registers.deciding[:1] if number < PREDICATES)
-                + "]"
-            )
-            places = [where] * (2 if base == "LDGSTS" else 1)
-            operands = [*results, *places, *sources[:1]] if results else [*places, *sources[:1]]
-        else:
-            operands = [*results, *sources] if not rest else [rest]
-        if base == "BRA":
-            operands = ["target"]
-        if base in ("EXIT", "BSYNC", "BSSY", "LDGDEPBAR"):
-            operands = []
-        return f"{guard}{opcode} {', '.join(operands)}".rstrip()
 
 
 #: Effects besides accesses to memory that have machine instructions here.
@@ -1078,7 +948,7 @@ _WAITS = frozenset(
 )
 
 
-def _occupied(one: _Made) -> tuple[str, int]:
+def _occupied(one: Made) -> tuple[str, int]:
     """The unit of which an assembler expects to be busy with an instruction, and for how many clocks: ``ptxas`` 13.0 puts one
     other instruction between two products of matrices if there is one."""
     base = one.opcode.partition(".")[0]
@@ -1087,7 +957,7 @@ def _occupied(one: _Made) -> tuple[str, int]:
     return (TENSOR, 2) if base in ("HMMA", "IMMA", "DMMA", "QMMA", "BMMA", "OMMA") else ("", 1)
 
 
-def _balance(made: list[_Made]) -> None:
+def _balance(made: list[Made]) -> None:
     """Moves additions of two numbers and shifts by constants to the multipliers (``IMAD.IADD``, ``IMAD.SHL``) while the integer ALU
     has more to do in the block, as ``ptxas`` does from Volta on."""
     bases = [one.opcode.partition(".")[0] for one in made]
@@ -1124,7 +994,7 @@ _ALU = frozenset(
 _MOVED = {"IADD3": "IMAD.IADD", "SHF.L.U32": "IMAD.SHL"}
 
 
-def _refuse(item: Instruction) -> list[_Made]:
+def _refuse(item: Instruction) -> list[Made]:
     raise NotRun(f"{item.opcode} is simulated on machine code only")
 
 
@@ -1138,18 +1008,3 @@ def _addresses(item: Instruction) -> bool:
 
 def _kind_of(block: BasicBlock) -> str:
     return {"indirect": "branch", "barrier": "fall"}.get(block.kind, block.kind)
-
-
-def _control(stall: int, yields: bool) -> int:
-    return (stall | (not yields) << 4 | _NO_SCOREBOARDS) << 105
-
-
-def _banks(count: int) -> int:
-    """``count`` registers, spread over the two banks."""
-    return min(15, (count + 1) // 2) | min(15, count // 2) << 4
-
-
-def _name(number: int) -> str:
-    if number >= PREDICATES:
-        return f"P{number - PREDICATES}"
-    return f"UR{number - _UNIFORM}" if number >= _UNIFORM else f"R{number}"

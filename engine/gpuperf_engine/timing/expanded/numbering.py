@@ -11,9 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ...sass.registers import PREDICATES
 
-__all__ = ["Numbers"]
+__all__ = ["UNIFORM", "Numbers"]
 
-_UNIFORM, _REGISTERS, _UNIFORM_REGISTERS, _PREDICATES = 256, 255, 63, 7
+#: The number of the first uniform register.
+UNIFORM = 256
+_REGISTERS, _UNIFORM_REGISTERS, _PREDICATES = 255, 63, 7
 
 
 class Numbers:
@@ -62,7 +64,7 @@ class Numbers:
                 [value for value in named if value not in self.uniform and value not in self.predicates],
             ),
             (
-                range(_UNIFORM, _UNIFORM + _UNIFORM_REGISTERS),
+                range(UNIFORM, UNIFORM + _UNIFORM_REGISTERS),
                 [value for value in named & {*self.uniform} if value not in self.predicates],
             ),
             (range(PREDICATES, PREDICATES + _PREDICATES), [value for value in named & {*self.predicates}]),

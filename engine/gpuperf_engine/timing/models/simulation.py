@@ -15,8 +15,8 @@ from ...profile.images import NOTE, image_traffic
 from ...ptx.syntax import Instruction
 from ...results import Estimate, Resources, StalledInstruction
 from ...sass.assemble import instructions_of
-from ...sass.sm.kept import AssembledCode, CodeSource, timed_launch
-from ...sass.sm.launch import NotRun, Timed
+from ...sass.sm.kept import AssembledCode, CodeSource, changed_clocks, timed_launch
+from ...sass.sm.launch import Clocks, NotRun, Timed
 from ...sass.sm.numbers import CodeCaches, SmNumbers
 from ...sass.sm.window import Window
 from ...sass.tools import find_tool
@@ -40,9 +40,9 @@ _DECIDES = 0.8
 
 @dataclass(frozen=True)
 class Simulation:
-    """A launch on a machine that runs its PTX. ``caches``: as in ``timing.estimate``; ``resources`` replace those of the
-    code; ``changed``: changes of instructions (``sm_records.Change``), by position; ``expanded``: the registers and shared memory of a
-    launch whose code follows from the PTX and the expansion table (``timing.expanded``), ``None`` for the code of ``ptxas``.
+    """A launch on a machine that runs its PTX. ``caches``: as in ``timing.estimate``; ``resources`` replace those of the code;
+    ``expanded``: the registers and shared memory of a launch whose code follows from the PTX and the expansion table
+    (``timing.expanded``), ``None`` for the code of ``ptxas``.
 
     The methods raise ``MachineError`` if ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` if the launch cannot be simulated,
     and ``LaunchError`` if no CTA fits on an SM.
@@ -52,7 +52,6 @@ class Simulation:
     machine: Machine
     caches: str = "cold"
     resources: Resources | None = None
-    changed: Mapping[int, int] | None = None
     expanded: Resources | None = None
 
     def architecture(self) -> str:
@@ -86,14 +85,16 @@ class Simulation:
     def timed(self) -> Timed:
         """The simulated time in clocks."""
         numbers, resident = numbers_of(self.machine), self.occupied()
-        return timed_launch(
-            self.code(),
-            numbers,
-            resident.ctas_per_sm,
-            resident.shared_per_cta,
-            self.caches,
-            self.changed,
+        return timed_launch(self.code(), numbers, resident.ctas_per_sm, resident.shared_per_cta, self.caches)
+
+    def changed_us(self, changed: Mapping[int, int], atomics: float) -> float:
+        """The time without the launch overhead if instructions were changed (``sm_records.Change``), by position. ``atomics``: as the
+        method of this name."""
+        numbers, resident = numbers_of(self.machine), self.occupied()
+        found = changed_clocks(
+            self.code(), numbers, resident.ctas_per_sm, resident.shared_per_cta, self.caches, changed
         )
+        return self.microseconds(*_with_atomics(found, atomics))
 
     def window(self, start: int | None, clocks: int) -> Window:
         """The activity of warps and units of the SM in ``clocks`` clocks, from ``start`` or in the middle of the simulated CTAs."""
@@ -128,6 +129,14 @@ def _of_single_lanes(timed: Timed) -> frozenset[int]:
     return frozenset(number for number, count in lanes.items() if count <= issued[number])
 
 
+def _with_atomics(found: Clocks, atomics: float) -> Clocks:
+    """The clocks if atomics at the hottest address need ``atomics`` of them."""
+    bounds = dict(found.bounds)
+    if most := max(bounds.get("atomics", 0.0), atomics):
+        bounds["atomics"] = most
+    return Clocks(max(found.cycles, *bounds.values()), bounds)
+
+
 def _busy(bounds: Mapping[str, float], cycles: float) -> tuple[float, float]:
     """The shares of the clocks in which tensor cores and multiply-adds are busy."""
     return bounds.get("tensor", 0.0) / cycles, bounds.get("fma", 0.0) / cycles
@@ -157,10 +166,7 @@ def estimate_of(simulation: Simulation) -> Estimate:
         assembler = f"ptxas {find_tool('ptxas', simulation.architecture(), version).full_version}"
     timed, resident = simulation.timed(), simulation.occupied()
     check_executed(timed, record)
-    bounds = dict(timed.bounds)
-    if atomics := max(bounds.get("atomics", 0.0), simulation.atomics(timed)):
-        bounds["atomics"] = atomics
-    cycles = max(timed.cycles, *bounds.values())
+    cycles, bounds = _with_atomics(Clocks(timed.cycles, timed.bounds), simulation.atomics(timed))
     exec_us = simulation.microseconds(cycles, bounds)
     busy = _busy(bounds, cycles)
     in_us = {name: machine.microseconds(bound, *busy) for name, bound in bounds.items() if bound > 0.0}

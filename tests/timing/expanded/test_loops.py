@@ -78,9 +78,9 @@ def test_loops_are_unrolled_as_by_the_assembler(kind: str, sizes: list[tuple[int
 
 def loaded(kind: str, loads: int, products: int) -> str:
     """``loads`` loads with an addition each, and multiply-adds."""
-    where, step = (
-        ("%r5", "add.u32 %r5, %r5, 1024;") if kind == "shared" else ("%rd0", "add.s64 %rd0, %rd0, 1024;")
-    )
+    kind = kind.partition(" ")[0]
+    where = {"shared": "%r5", "const": "%rd5", "global": "%rd0"}[kind]
+    step = f"add.{'u32' if kind == 'shared' else 's64'} {where}, {where}, 1024;"
     lines = [
         f"ld.{kind}.f32 %f{16 + at}, [{where}+{20 * at}]; add.f32 %f{at % 16}, %f{at % 16}, %f{16 + at};"
         for at in range(loads)
@@ -92,8 +92,8 @@ def loaded(kind: str, loads: int, products: int) -> str:
     return "\n".join([*lines, step])
 
 
-#: Loads from memory of one kind in a loop, → multiply-adds, iterations (0: any number), and how many copies of the multiply-adds ptxas
-#: 13.0 makes for sm_86 and for sm_90, with the rest of an unknown number.
+#: Loads from memory of one kind in a loop, from constant addresses or by lane, → multiply-adds, iterations (0: any number), and how
+#: many copies of these ptxas 13.0 makes for sm_86 and for sm_90, with the rest of an unknown number.
 COPIES: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {
     ("shared", 0): [
         (50, 8, 8, 8), (70, 8, 4, 4), (96, 4, 4, 4), (110, 4, 1, 1), (160, 2, 2, 2), (32, 16, 16, 16), (36, 16, 8, 8), (16, 0, 7, 7),
@@ -109,6 +109,21 @@ COPIES: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {
     ("shared", 16): [
         (6, 8, 8, 8), (16, 8, 8, 4), (48, 8, 8, 1), (64, 8, 8, 1), (64, 16, 16, 1), (46, 0, 7, 7), (52, 0, 1, 1),
     ],
+    ("shared by lane", 1): [(52, 8, 8, 8), (56, 8, 4, 4), (28, 16, 16, 16), (34, 16, 8, 8), (20, 0, 7, 7)],
+    ("shared by lane", 8): [
+        (30, 8, 8, 8), (36, 8, 4, 4), (90, 8, 1, 1), (8, 16, 16, 16), (12, 16, 8, 8), (64, 16, 1, 1), (32, 0, 7, 7), (38, 0, 1, 1),
+    ],
+    ("const", 1): [(80, 8, 8, 8), (92, 8, 1, 1), (52, 16, 16, 16), (60, 16, 4, 4), (14, 0, 7, 7), (18, 0, 1, 1)],
+    ("const", 8): [
+        (190, 8, 8, 8), (240, 8, 1, 1), (130, 16, 16, 16), (145, 16, 1, 1), (46, 256, 4, 4), (52, 256, 1, 1), (6, 0, 1, 1),
+    ],
+    ("const by lane", 8): [(30, 8, 8, 8), (36, 8, 4, 4), (8, 16, 16, 16), (12, 16, 8, 8)],
+    ("shared by lane within a loop", 2): [(80, 8, 8, 1), (110, 8, 1, 1), (50, 16, 16, 6), (75, 16, 1, 1)],
+    ("shared by lane within a loop", 8): [(140, 8, 8, 1), (170, 8, 1, 1), (90, 16, 16, 1), (115, 16, 1, 1)],
+    ("shared by lane within a loop of branches", 2): [(80, 8, 1, 1), (50, 16, 6, 6)],
+    ("shared within a loop", 8): [(140, 8, 8, 1), (170, 8, 1, 1)],
+    ("shared within a loop of branches", 2): [(80, 8, 8, 1), (50, 16, 16, 6)],
+    ("const within a loop of branches", 8): [(140, 8, 8, 8), (190, 8, 1, 1)],
     ("global", 1): [
         (52, 8, 8, 8), (60, 8, 4, 4), (92, 4, 4, 4), (100, 4, 1, 1), (18, 32, 32, 32), (40, 0, 7, 7), (46, 0, 1, 1),
     ],
@@ -119,10 +134,25 @@ COPIES: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {
 
 
 def with_loads(kind: str, loads: int, products: int, trips: int, architecture: int) -> ge.Kernel:
-    before = "mov.u32 %r2, 0; mov.u32 %r5, tile; mov.u32 %r9, %r0; .reg .f32 %f<64>;"
+    before = "mov.u32 %r6, tile; mov.u64 %rd6, words; mov.u32 %r9, %r0; .reg .f32 %f<64>;"
+    if "by lane" in kind:
+        before = (
+            before.replace("%r6,", "%r8,").replace("%rd6,", "%rd8,")
+            + "shl.b32 %r10, %r0, 2; add.u32 %r6, %r8, %r10;"
+        )
+        before += "cvt.u64.u32 %rd10, %r10; add.s64 %rd6, %rd8, %rd10;"
     after = "".join(f"st.global.f32 [%rd1+{128 * at}], %f{at};" for at in range(16))
+    if "within" in kind:
+        # Between barriers is a store, or two that some lanes leave out.
+        stored = "st.shared.f32 [%r6+16], %f0;"
+        if kind.endswith("branches"):
+            stored = f"setp.gt.s32 %p3, %r0, %r1; @%p3 bra M; {stored} {stored} M:"
+        before += f"mov.u32 %r7, 0; N: bar.sync 0; {stored} bar.sync 0;"
+        after = "add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, %r1; @%p2 bra N;" + after
+    before += "mov.u32 %r2, 0; mov.u32 %r5, %r6; mov.u64 %rd5, %rd6;"
     body = loaded(kind, loads, products) + "add.s32 %r2, %r2, 1;"
-    text = kernel(looped(body, f"setp.lt.s32 %p1, %r2, {trips or '%r1'};", before, after))
+    looping = looped(body, f"setp.lt.s32 %p1, %r2, {trips or '%r1'};", before, after)
+    text = kernel(looping, ".const .align 4 .b8 words[32768];\n")
     source = text.replace(".reg .f32 %f<8>;", "").replace("sm_80", f"sm_{architecture}")
     return ge.parse(source, path="k.ptx")["k"]
 
@@ -130,7 +160,8 @@ def with_loads(kind: str, loads: int, products: int, trips: int, architecture: i
 @pytest.mark.parametrize("architecture", [86, 90])
 @pytest.mark.parametrize(("kind", "loads"), COPIES)
 def test_how_often_a_loop_is_copied(kind: str, loads: int, architecture: int) -> None:
-    """All iterations, some of them, or one. From 9.0 on loops with loads from shared memory are no exception."""
+    """All iterations, some of them, or one. Loops with loads from constant addresses may be larger, from 9.0 on not with those of
+    shared memory."""
     for products, trips, *copies in COPIES[kind, loads]:
         theirs, own = copies[architecture == 90], 1
         made = unrolled(program_of(with_loads(kind, loads, products, trips, architecture)), architecture)

@@ -32,7 +32,7 @@ from .unrolling import unrolled
 
 __all__ = ["REVISION", "ExpandedCode", "register_levels"]
 
-REVISION = 10
+REVISION = 11
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.

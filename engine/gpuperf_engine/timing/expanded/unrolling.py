@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...flow.blocks import BasicBlock, synchronises
-from ...flow.operands import reads, writes
+from ...flow.operands import reads, special_registers, writes
 from ...isa.effects import (
     ASYNC_COPY,
     ATOMIC,
@@ -52,9 +52,12 @@ _WHOLE = (
 )  # fmt: skip
 #: By how much more they may be for each instruction whose result is a constant in each iteration.
 _FOLDED = 6
-#: Up to 8.9 the factor by which they may be larger still, with n loads or atomics of shared memory, is 1 + f n ** 0.8: a fit to
-#: the limits for 1 to 16 loads; f by number of iterations.
-_NEW, _SHARED_LOADS = 90, ((2, 0.37), (4, 0.49), (8, 0.57), (16, 0.74), (32, 0.78))
+#: The factor by which they may be larger still, with n loads of constant memory, and up to 8.9 also loads and atomics of shared
+#: memory, is 1 + f n ** 0.8, a fit to the limits for 1 to 16 loads; f by number of iterations, of loops that no other contains, and of
+#: nested ones. The accesses are those at addresses that are constants in each iteration, and of a loop within one without other
+#: branches those at addresses that are the same each time that it is entered.
+_NEW, _PLACED = 90, ((2, 0.37), (4, 0.49), (8, 0.57), (16, 0.74), (32, 0.78))
+_NESTED = ((4, 0.36), (8, 0.40), (16, 0.48), (32, 0.45))
 #: Of which four become one: if their number is a constant; else without loads, with one from global memory; and with n from shared
 #: memory 18 + 5 n up to a maximum.
 _KNOWN, _ARITHMETIC, _GLOBAL, _FOR_SHARED, _SHARED = 72, 18, 46, 5, 96
@@ -110,8 +113,9 @@ def unrolled(program: Program, architecture: int) -> Rewritten | None:
         for block in map(as_one, chains_of(program))
         if block.instructions and (counted := _counted(block)) is not None
     ]
-    bodies = [_Body(block, counted) for block, counted in found]
-    starts = [_start(program, block, counted.held) for block, counted in found]
+    definitions = _Definitions(program)
+    bodies = [_Body(block, counted, definitions) for block, counted in found]
+    starts = [definitions.start(block, counted.held) for block, counted in found]
     total = [_trips(counted, start) for (_, counted), start in zip(found, starts)]
     constant = [
         trips if trips and body.becomes_straight(trips, architecture) else 0
@@ -137,7 +141,7 @@ def unrolled(program: Program, architecture: int) -> Rewritten | None:
 class _Body:
     """What decides whether a loop is unrolled: its instructions that change from one iteration to the next."""
 
-    def __init__(self, block: BasicBlock, counted: _Counted) -> None:
+    def __init__(self, block: BasicBlock, counted: _Counted, definitions: _Definitions) -> None:
         assert block.guard is not None
         body = block.instructions[:-1]
         steps = {counted.held}
@@ -189,9 +193,20 @@ class _Body:
         )
         self.waits = any(item.effect.is_barrier for item in self.items)
         self.shared = sum(_loads(item, "shared") for item in self.items)
-        self.shared_atomics = sum(
-            item.effect in _ATOMICS and item.form.space == "shared" for item in self.items
-        )
+        around = definitions.around(block)
+        self.nested = bool(around)
+        alike = definitions.alike(block, around)
+        fixed = {counted.held} | {one for one in steps if definitions.starts(block, one, alike)}
+        #: the state spaces of accesses at addresses that are constants in each iteration, or the same each time that it is entered
+        self.placed = Counter[str]()
+        for item in body:
+            if _is_plain(item) and all(one in fixed or alike(one) for one in reads(item)):
+                fixed.update(writes(item))
+            if item.effect is LOAD or item.effect in _ATOMICS:
+                bases = [one.base for one in item.operands if isinstance(one, Address)]
+                self.placed[item.form.space or ""] += all(
+                    not isinstance(base, Register) or base in fixed or alike(base) for base in bases
+                )
 
     def size(self, matrix: int) -> int:
         """``matrix``: the size of a product of matrices."""
@@ -203,10 +218,12 @@ class _Body:
             return False
         if trips == 1:
             return True
-        limit = _between(_WHOLE, trips)
+        placed = self.placed["const"]
         if architecture < _NEW:
-            limit *= 1 + _between(_SHARED_LOADS, trips) * (self.shared + self.shared_atomics) ** 0.8
-        return self.size(1) <= limit + _FOLDED * self.folded
+            placed += self.placed["shared"]
+        factor = _between(_NESTED if self.nested else _PLACED, trips)
+        limit = _between(_WHOLE, trips) * (1 + factor * float(placed) ** 0.8)
+        return bool(self.size(1) <= limit + _FOLDED * self.folded)
 
     def is_short(self, known: bool) -> bool:
         """Whether four iterations become one. ``known``: their number is a constant."""
@@ -260,34 +277,115 @@ def _size(item: Instruction, matrix: int) -> int:
         return _COPY if any(isinstance(operand, Address) for operand in item.operands) else 1
     if item.effect is MATRIX:
         return matrix
-    return 1 + (item.effect in _ACCESSES and item.form.space not in ("param", "const"))
+    return 1 + (item.effect in _ACCESSES and item.form.space != "param")
 
 
-def _start(program: Program, loop: BasicBlock, register: Register) -> int | None:
-    """The constant that a register holds whenever a loop begins: that of its only definition outside of the loop, which
-    also comes before each further time that the loop is entered."""
-    defined: dict[Register, list[tuple[BasicBlock, Instruction]]] = {}
-    for block in program.blocks_of(0):
-        for item in block.instructions:
-            for one in writes(item):
-                defined.setdefault(one, []).append((block, item))
-    inside = frozenset(loop.instructions)
-    outside = [pair for pair in defined.get(register, ()) if pair[1] not in inside]
-    if len(outside) != 1 or _returns(program, loop, outside[0][0]):
+class _Definitions:
+    """The instructions that set the registers of a program, with their blocks."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.of: dict[Register, list[tuple[BasicBlock, Instruction]]] = {}
+        for block in program.blocks_of(0):
+            for item in block.instructions:
+                for register in writes(item):
+                    self.of.setdefault(register, []).append((block, item))
+        self._fixed: dict[Register, bool] = {}
+
+    def is_fixed(self, register: Register) -> bool:
+        """Whether a register has one value, which does not depend on the launch: that of constants and addresses of variables."""
+        if register not in self._fixed:
+            self._fixed[register] = False  # until the contrary is known, as in loops
+            found = self.of.get(register, ())
+            self._fixed[register] = len(found) == 1 and _depends_on(found[0][1], self.is_fixed)
+        return self._fixed[register]
+
+    def starts(self, loop: BasicBlock, register: Register, alike: Callable[[Register], bool]) -> bool:
+        """Whether all that determines a register whenever a loop begins is ``alike``."""
+        outside = self._outside(loop, register)
+        return outside is not None and _depends_on(outside, alike)
+
+    def alike(self, loop: BasicBlock, around: Sequence[BasicBlock]) -> Callable[[Register], bool]:
+        """Tells whether a register has the same value each time that a loop is entered from the one ``around`` it; if there is none,
+        or one with other branches, whether it is a constant."""
+        inside = {block.index for block in around} | {loop.index}
+        if not around or any(_branches(block, inside) for block in around):
+            return self.is_fixed
+        known: dict[Register, bool] = {}
+
+        def alike(register: Register) -> bool:
+            if register not in known:
+                known[register] = False  # until the contrary is known, as in loops
+                found = [item for block, item in self.of.get(register, ()) if block.index in inside]
+                known[register] = not found or (len(found) == 1 and _depends_on(found[0], alike))
+            return known[register]
+
+        return alike
+
+    def around(self, loop: BasicBlock) -> list[BasicBlock]:
+        """The other blocks of the innermost loop around a loop of one block."""
+        inside, within = set(range(len(self.program.blocks))), set[int]()
+        while len(inside := self._together(loop, inside)) > 1:
+            within = inside
+            entered = {
+                at
+                for block in self.program.blocks
+                if block.index not in inside
+                for at in block.successors
+                if at in inside
+            }
+            inside = inside - (entered or inside)
+            if loop.index not in inside:
+                break
+        return [self.program.blocks[at] for at in sorted(within - {loop.index})]
+
+    def _together(self, loop: BasicBlock, inside: Collection[int]) -> set[int]:
+        """Those of some blocks that come before and behind a loop of one block."""
+        blocks = self.program.blocks
+        ahead, left = {loop.index}, [loop.index]
+        while left:
+            more = [at for at in blocks[left.pop()].successors if at in inside and at not in ahead]
+            ahead.update(more)
+            left += more
+        behind, grows = {loop.index}, True
+        while grows:
+            more = [at for at in ahead - behind if not behind.isdisjoint(blocks[at].successors)]
+            behind.update(more)
+            grows = bool(more)
+        return behind
+
+    def start(self, loop: BasicBlock, register: Register) -> int | None:
+        """The constant that a register holds whenever a loop begins."""
+        item, seen = self._outside(loop, register), set[Instruction]()
+        while item is not None and item not in seen:
+            seen.add(item)
+            if not item.opcode.startswith("mov.") or item.guard is not None:
+                return None
+            value = item.operands[1]
+            if isinstance(value, Immediate) and value.kind == "int":
+                return value.value
+            found = self.of.get(value, ()) if isinstance(value, Register) else ()
+            item = found[0][1] if len(found) == 1 else None
         return None
-    seen: set[Instruction] = set()
-    while len(outside) == 1 and outside[0][1] not in seen:
-        item = outside[0][1]
-        seen.add(item)
-        if not item.opcode.startswith("mov.") or item.guard is not None:
+
+    def _outside(self, loop: BasicBlock, register: Register) -> Instruction | None:
+        """The only definition outside of a loop, which also comes before each further time that the loop is entered."""
+        inside = frozenset(loop.instructions)
+        outside = [pair for pair in self.of.get(register, ()) if pair[1] not in inside]
+        if len(outside) != 1 or _returns(self.program, loop, outside[0][0]):
             return None
-        value = item.operands[1]
-        if isinstance(value, Immediate) and value.kind == "int":
-            return value.value
-        if not isinstance(value, Register):
-            return None
-        outside = defined.get(value, [])
-    return None
+        return outside[0][1]
+
+
+def _branches(block: BasicBlock, inside: Collection[int]) -> bool:
+    """Whether there are several ways from a block on inside of a loop, or were before short bodies were executed under predicates."""
+    guarded = any(item.guard is not None for item in block.instructions[:-1])
+    return guarded or [at in inside for at in block.successors].count(True) != 1
+
+
+def _depends_on(item: Instruction, alike: Callable[[Register], bool]) -> bool:
+    """Whether an instruction computes its results from registers that are ``alike`` and constants."""
+    return _is_plain(item) and not any(special_registers(item)) and all(map(alike, reads(item)))
 
 
 def _returns(program: Program, loop: BasicBlock, without: BasicBlock) -> bool:

@@ -44,6 +44,8 @@ def test_saxpy() -> None:
         ("add.s32 %r8, %r6, %r7; add.s32 %r10, %r8, %r4; sub.s32 %r9, %r10, %r8;", ["IADD3", "IADD3"]),
         ("and.b32 %r8, %r6, %r7; xor.b32 %r9, %r8, %r4;", ["LOP3"]),
         ("and.b32 %r8, %r6, %r7; xor.b32 %r10, %r8, %r4; or.b32 %r9, %r10, %r6;", ["LOP3"]),
+        ("mov.b64 %rd8, {%r6, %r7}; and.b64 %rd9, %rd8, %rd5; xor.b64 %rd10, %rd9, %rd1; mov.b64 {%r8, %r10}, %rd10;"
+         "add.s32 %r9, %r8, %r10;", ["LOP3", "LOP3", "IMAD"]),
         ("mul.lo.s32 %r8, %r6, %r7; add.s32 %r9, %r8, %r4;", ["IMAD"]),
         ("mad.lo.s32 %r9, %r6, %r7, %r4;", ["IMAD"]),
         ("setp.lt.s32 %p1, %r6, 5; setp.gt.s32 %p2, %r7, %r4; and.pred %p3, %p1, %p2; selp.b32 %r9, %r6, %r7, %p3;",

@@ -186,6 +186,60 @@ def test_the_assembler_copies_loops_as_often(kind: str, loads: int, architecture
         assert made == products * copies[architecture == 90], (products, trips)
 
 
+#: Divisions and roots, → multiply-adds, and whether ptxas 13.0 makes 8 iterations with them straight code for sm_80 and sm_90. Loops
+#: that call a routine for some operands stay.
+DIVISIONS = {
+    "div.rn.f32 %f0, %f0, %f1;": {0: False},
+    "sqrt.rn.f32 %f0, %f0;": {0: False},
+    "rcp.rn.f32 %f0, %f0;": {0: False},
+    "div.full.f32 %f0, %f0, %f1;": {30: True, 42: False},
+    "sqrt.approx.f32 %f0, %f0;": {36: True, 48: False},
+    "cvt.f64.f32 %g0, %f0; div.rn.f64 %g0, %g0, %g1; cvt.rn.f32.f64 %f0, %g0;": {0: False},
+    "cvt.u64.u32 %rd8, %r9; div.u64 %rd8, %rd8, %rd0; cvt.u32.u64 %r9, %rd8;": {0: False},
+    "div.u32 %r9, %r9, %r1;": {0: True, 22: True, 34: False},
+    "rem.u32 %r9, %r9, %r1;": {24: True, 38: False},
+    "div.s32 %r9, %r9, %r1;": {16: True, 28: False},
+}
+
+
+def divided(division: str, products: int, architecture: int) -> ge.Kernel:
+    before = "mov.u32 %r2, 0; mov.u32 %r9, %r1; .reg .f32 %f<8>; .reg .f64 %g<2>;" + "".join(
+        f"ld.global.f32 %f{at}, [%rd0+{4 * at}];" for at in range(4)
+    )
+    before += "cvt.f64.f32 %g1, %f1;"
+    body = (
+        division
+        + "fma.rn.f32 %f2, %f2, %f1, %f3; lg2.approx.f32 %f2, %f2; popc.b32 %r9, %r9; add.u32 %r9, %r9, 77;"
+    )
+    body += "fma.rn.f32 %f0, %f0, %f1, %f2;" * products + "add.s32 %r2, %r2, 1;"
+    after = "st.global.f32 [%rd1], %f0; st.global.f32 [%rd1+128], %f2; st.global.u32 [%rd1+256], %r9;"
+    text = kernel(looped(body, "setp.lt.s32 %p1, %r2, 8;", before, after))
+    source = text.replace(".reg .f32 %f<8>;", "", 1).replace("sm_80", f"sm_{architecture}")
+    return ge.parse(source, path="k.ptx")["k"]
+
+
+@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_loops_with_divisions(division: str, architecture: int) -> None:
+    for products, straight in DIVISIONS[division].items():
+        made = unrolled(program_of(divided(division, products, architecture)), architecture)
+        copies = (
+            1 if made is None else sum(item.opcode == "lg2.approx.f32" for item in made.kernel.instructions)
+        )
+        assert (copies == 8) is straight, products
+        assert straight or copies == 1 or products
+
+
+@needs_assembler
+@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("division", DIVISIONS)
+def test_the_assembler_leaves_loops_with_calls(division: str, architecture: int) -> None:
+    for products, straight in DIVISIONS[division].items():
+        listing = disassemble(assemble(divided(division, products, architecture), f"sm_{architecture}"))
+        copies = sum(item.opcode.startswith("MUFU.LG2") for item in listing.instructions)
+        assert (copies == 8) is straight, (products, copies)
+
+
 #: Where ``.pragma "nounroll"`` forbids it: ptxas 13.0 heeds it in the whole block that the loop begins with, although the manual wants
 #: it in front of all instructions.
 PRAGMAS = (

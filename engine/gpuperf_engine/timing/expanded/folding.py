@@ -16,7 +16,11 @@ from ...simt.program import Program
 
 __all__ = ["Folds", "folds_of"]
 
-_LOGIC = frozenset(("and.b32", "or.b32", "xor.b32", "not.b32"))
+_LOGIC = {
+    f"{name}.{bits}": frozenset(f"{other}.{bits}" for other in ("and", "or", "xor", "not"))
+    for bits in ("b32", "b64")
+    for name in ("and", "or", "xor", "not")
+}
 _ADDS = frozenset(("add.s32", "add.u32", "sub.s32", "sub.u32"))
 _WIDE_ADDS = frozenset(("add.s64", "add.u64"))
 _WIDE_PRODUCTS = frozenset(("mul.wide.s32", "mul.wide.u32"))
@@ -115,7 +119,7 @@ class _Folder:
         if item.guard is not None or any(register in self.constant for register in writes(item)):
             return
         if opcode in _LOGIC:
-            self.join(item, _LOGIC)
+            self.join(item, _LOGIC[opcode])
         elif opcode in _ADDS:
             if not self.join(item, ("shl.b32",), "LEA") and not self.join(
                 item, ("mul.lo.s32", "mul.lo.u32"), "IMAD"

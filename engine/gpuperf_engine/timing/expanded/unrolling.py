@@ -33,6 +33,7 @@ from ...ptx import spell
 from ...ptx.syntax import Address, Immediate, Instruction, Register
 from ...simt.program import Program
 from .chains import as_one, chains_of
+from .opcodes import pieces_of
 from .rewriting import Rewriter, Rewritten
 from .straight import Straight
 
@@ -70,6 +71,11 @@ _WITH_BARRIER, _SHARED_WITH_BARRIER = 9, 21
 #: The most instructions of all straight code of a kernel.
 _STRAIGHT = 4096
 _ATOMIC, _COPY = 11, 3
+#: Sizes of what ptxas expands before, for sm_80: integer divisions if they are by a register, and functions that keep subnormals.
+_DIVISIONS = {"div.u32": 20, "rem.u32": 18, "div.s32": 26, "rem.s32": 26}
+_FUNCTIONS = {
+    "lg2.approx.f32": 6, "ex2.approx.f32": 6, "rsqrt.approx.f32": 6, "sqrt.approx.f32": 6, "div.approx.f32": 7, "div.full.f32": 12,
+}  # fmt: skip
 #: The pragma that forbids it (PTX manual, "Pragma Strings"): of a module, of a kernel, or in the first block of a loop, where
 #: ptxas 13.0 heeds it in any place.
 _NEVER = "nounroll"
@@ -114,7 +120,7 @@ def unrolled(program: Program, architecture: int) -> Rewritten | None:
         if block.instructions and (counted := _counted(block)) is not None
     ]
     definitions = _Definitions(program)
-    bodies = [_Body(block, counted, definitions) for block, counted in found]
+    bodies = [_Body(block, counted, definitions, architecture) for block, counted in found]
     starts = [definitions.start(block, counted.held) for block, counted in found]
     total = [_trips(counted, start) for (_, counted), start in zip(found, starts)]
     constant = [
@@ -141,7 +147,9 @@ def unrolled(program: Program, architecture: int) -> Rewritten | None:
 class _Body:
     """What decides whether a loop is unrolled: its instructions that change from one iteration to the next."""
 
-    def __init__(self, block: BasicBlock, counted: _Counted, definitions: _Definitions) -> None:
+    def __init__(
+        self, block: BasicBlock, counted: _Counted, definitions: _Definitions, architecture: int
+    ) -> None:
         assert block.guard is not None
         body = block.instructions[:-1]
         steps = {counted.held}
@@ -192,6 +200,13 @@ class _Body:
             for item in self.items
         )
         self.waits = any(item.effect.is_barrier for item in self.items)
+        #: whether it calls a routine for operands that are rare, as divisions do: such a loop has branches, and stays one
+        self.calls = any(
+            piece.opcode.startswith("CALL")
+            for item in self.items
+            if item.effect is PURE
+            for piece in pieces_of(item, architecture)
+        )
         self.shared = sum(_loads(item, "shared") for item in self.items)
         around = definitions.around(block)
         self.nested = bool(around)
@@ -218,6 +233,8 @@ class _Body:
             return False
         if trips == 1:
             return True
+        if self.calls:
+            return False
         placed = self.placed["const"]
         if architecture < _NEW:
             placed += self.placed["shared"]
@@ -227,6 +244,8 @@ class _Body:
 
     def is_short(self, known: bool) -> bool:
         """Whether four iterations become one. ``known``: their number is a constant."""
+        if self.calls:
+            return False
         if self.waits:
             return len(self.items) <= (_SHARED_WITH_BARRIER if self.shared else _WITH_BARRIER)
         limit = _KNOWN
@@ -277,6 +296,10 @@ def _size(item: Instruction, matrix: int) -> int:
         return _COPY if any(isinstance(operand, Address) for operand in item.operands) else 1
     if item.effect is MATRIX:
         return matrix
+    if item.opcode in _DIVISIONS and isinstance(item.operands[2], Register):
+        return _DIVISIONS[item.opcode]
+    if item.opcode in _FUNCTIONS:
+        return _FUNCTIONS[item.opcode]
     return 1 + (item.effect in _ACCESSES and item.form.space != "param")
 
 

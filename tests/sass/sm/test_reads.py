@@ -10,7 +10,7 @@ from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm import reads
 from gpuperf_engine.sass.sm.asynchronous import Copies
 from gpuperf_engine.sass.sm.reads import ctas_of_sms
-from gpuperf_engine.sass.sm.simulate import reads_of
+from gpuperf_engine.sass.sm.simulate import run_sms
 from gpuperf_engine.timing.estimate import Predictor
 from tests.sass.sm.machines import access, run
 from tests.support import needs_assembler
@@ -168,9 +168,9 @@ def test_there_is_room_for_the_mbarriers_of_a_launch(monkeypatch: pytest.MonkeyP
 
     def noting(operations: object, classes: object, copies: Copies, *more: object) -> object:
         given.append(copies.mbarriers)
-        return reads_of(operations, classes, copies, *more)  # type: ignore[arg-type]
+        return run_sms(operations, classes, copies, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reads, "reads_of", noting)
+    monkeypatch.setattr(reads, "run_sms", noting)
     device = ge.Device(races="off")
     array = device.zeros(64 * 64)
     profile = device.launch(ge.parse(MBARRIERS, path="k.ptx")["k"], 64, 64, [array])

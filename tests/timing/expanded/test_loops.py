@@ -192,6 +192,9 @@ DIVISIONS = {
     "div.rn.f32 %f0, %f0, %f1;": {0: False},
     "sqrt.rn.f32 %f0, %f0;": {0: False},
     "rcp.rn.f32 %f0, %f0;": {0: False},
+    "ex2.approx.f32 %f0, %f0;": {36: True, 48: False},
+    "rsqrt.approx.f32 %f0, %f0;": {36: True, 48: False},
+    "div.approx.f32 %f0, %f0, %f1;": {36: True, 48: False},
     "div.full.f32 %f0, %f0, %f1;": {30: True, 42: False},
     "sqrt.approx.f32 %f0, %f0;": {36: True, 48: False},
     "cvt.f64.f32 %g0, %f0; div.rn.f64 %g0, %g0, %g1; cvt.rn.f32.f64 %f0, %g0;": {0: False},
@@ -199,6 +202,7 @@ DIVISIONS = {
     "div.u32 %r9, %r9, %r1;": {0: True, 22: True, 34: False},
     "rem.u32 %r9, %r9, %r1;": {24: True, 38: False},
     "div.s32 %r9, %r9, %r1;": {16: True, 28: False},
+    "rem.s32 %r9, %r9, %r1;": {18: True, 30: False},
 }
 
 
@@ -238,6 +242,23 @@ def test_the_assembler_leaves_loops_with_calls(division: str, architecture: int)
         listing = disassemble(assemble(divided(division, products, architecture), f"sm_{architecture}"))
         copies = sum(item.opcode.startswith("MUFU.LG2") for item in listing.instructions)
         assert (copies == 8) is straight, (products, copies)
+
+
+def test_an_address_may_depend_on_thousands_of_instructions() -> None:
+    """Loads from it let the loop be larger if it is a constant, but not if it differs between lanes."""
+    numbers = range(3000)
+    chain = "".join(f"add.u32 %q{at + 1}, %q{at}, 4;" for at in numbers)
+    for start, copies in (("mov.u32 %q0, tile;", 8), ("mov.u32 %q0, %tid.x;", 4)):
+        before = f".reg .b32 %q<{len(numbers) + 2}>; .reg .f32 %f<64>; {start} {chain} mov.u32 %r2, 0;"
+        before += f"mov.u32 %r5, %q{len(numbers)};"
+        body = loaded("shared", 1, 60) + "add.s32 %r2, %r2, 1;"
+        after = "".join(f"st.global.f32 [%rd1+{128 * at}], %f{at};" for at in range(16))
+        text = kernel(looped(body, "setp.lt.s32 %p1, %r2, 8;", before, after)).replace(
+            ".reg .f32 %f<8>;", "", 1
+        )
+        made = unrolled(program_of(ge.parse(text, path="k.ptx")["k"]), 86)
+        assert made is not None
+        assert sum(item.opcode == "fma.rn.f32" for item in made.kernel.instructions) == 60 * copies
 
 
 #: Where ``.pragma "nounroll"`` forbids it: ptxas 13.0 heeds it in the whole block that the loop begins with, although the manual wants

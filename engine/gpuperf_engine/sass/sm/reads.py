@@ -22,7 +22,7 @@ from .launch import Traced
 from .numbers import SmNumbers
 from .operations import Operations
 from .settings import MOST_INSTRUCTIONS, MOST_LOOKED_UP, READ_CTAS, READ_WORDS
-from .simulate import Memory, reads_of
+from .simulate import Memory, run_sms
 from .streams import LOCAL_GROUP, classes_together, named_of
 
 __all__ = ["ctas_of_sms", "read_sectors"]
@@ -126,7 +126,7 @@ def _reads(
     plan = traced.record.plan
     classes = classes_together(named, words)
     ran = np.arange(len(words), dtype=np.int64)
-    return reads_of(
+    return run_sms(
         operations,
         Classes(classes, (), {}, plan.grid),
         Copies(mbarriers=named.mbarrier_count),
@@ -135,7 +135,7 @@ def _reads(
         ran,
         min(resident, len(words)),
         plan.warps_per_cta,
-    )
+    ).reads
 
 
 def _memory(traced: Traced, numbers: SmNumbers, resident: int, shared_per_cta: int) -> Memory:

@@ -43,7 +43,7 @@ from .numbers import CODE_LINE, CodeCaches, SmNumbers
 from .operations import Operations, aligned
 from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
 
-__all__ = ["Memory", "Simulated", "Stalls", "reads_of", "simulate"]
+__all__ = ["Memory", "Ran", "Simulated", "Stalls", "run_sms", "simulate"]
 
 #: Capacity of the table of stalls: records per instruction, and additional ones.
 _STALLS, _MORE_STALLS = 16, 4096
@@ -154,7 +154,7 @@ class Simulated:
     reads: NDArray[np.uint64]
 
 
-class _Ran(NamedTuple):
+class Ran(NamedTuple):
     """The records of the SMs after a simulation."""
 
     sms: NDArray[np.uint64]
@@ -162,20 +162,11 @@ class _Ran(NamedTuple):
     stalls: NDArray[np.uint64]
     events: NDArray[np.uint64]
 
-
-def reads_of(
-    operations: Operations,
-    classes: Classes,
-    copies: Copies,
-    numbers: SmNumbers,
-    memory: Memory,
-    ctas: Sequence[int] | NDArray[np.int64],
-    resident: int,
-    warps: int,
-) -> NDArray[np.uint64]:
-    """``Simulated.reads``. Arguments and errors as for ``simulate``."""
-    ran = _run(operations, classes, copies, numbers, memory, ctas, resident, warps, None)
-    return _reads(ran.loads)
+    @property
+    def reads(self) -> NDArray[np.uint64]:
+        """As in ``Simulated``."""
+        reads: NDArray[np.uint64] = np.sum([load.reads for load in self.loads], axis=0).astype(np.uint64)
+        return reads
 
 
 def simulate(
@@ -194,11 +185,12 @@ def simulate(
 
     Raises ``NotRun`` if warps deadlock, or the machine exceeds the limits of the simulation.
     """
-    ran = _run(operations, classes, copies, numbers, memory, ctas, resident, warps, window)
-    return _simulated(ran.sms, ran.loads, operations, _stalls(ran.stalls, len(ran.sms)), ran.events)
+    return _simulated(
+        run_sms(operations, classes, copies, numbers, memory, ctas, resident, warps, window), operations
+    )
 
 
-def _run(
+def run_sms(
     operations: Operations,
     classes: Classes,
     copies: Copies,
@@ -207,8 +199,9 @@ def _run(
     ctas: Sequence[int] | NDArray[np.int64],
     resident: int,
     warps: int,
-    window: tuple[int, int] | None,
-) -> _Ran:
+    window: tuple[int, int] | None = None,
+) -> Ran:
+    """As ``simulate``, without evaluating the records."""
     _check(numbers)
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
@@ -262,7 +255,7 @@ def _run(
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
     if not function(int(sms.ctypes.data)):
         raise NotRun("its warps wait for one another forever")
-    return _Ran(sms, loads, stalls, events)
+    return Ran(sms, loads, stalls, events)
 
 
 def _check(numbers: SmNumbers) -> None:
@@ -439,14 +432,9 @@ def _lsu_clocks(sm: NDArray[np.uint64]) -> int:
     return max(int(sm[Sm.LSU_BUSY // 8]), turns) + (int(sm[Sm.COPIED // 8]) >> FRACTION)
 
 
-def _simulated(
-    sms: NDArray[np.uint64],
-    loads: Sequence[_Load],
-    operations: Operations,
-    stalls: Stalls,
-    events: NDArray[np.uint64],
-) -> Simulated:
+def _simulated(ran: Ran, operations: Operations) -> Simulated:
     """The results of the SMs of a cluster: the mean of one SM, and the end of all."""
+    sms, loads, stalls, events = ran
 
     def most_of(*fields: int) -> int:
         return int(max(sms[:, field // 8].max() for field in fields))
@@ -471,7 +459,7 @@ def _simulated(
         lanes=counted(Op.LANES),
         again=counted(Op.AGAIN),
         turns=counted(Op.TURNS),
-        stalls=stalls,
+        stalls=_stalls(stalls, len(sms)),
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
@@ -485,13 +473,8 @@ def _simulated(
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
         resident_clocks=mean_of(Sm.RESIDED),
         events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])],
-        reads=_reads(loads),
+        reads=ran.reads,
     )
-
-
-def _reads(loads: Sequence[_Load]) -> NDArray[np.uint64]:
-    reads: NDArray[np.uint64] = np.sum([load.reads for load in loads], axis=0).astype(np.uint64)
-    return reads
 
 
 class _Code:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ...flow.blocks import BasicBlock, synchronises
@@ -32,7 +33,7 @@ from ...isa.effects import (
 from ...ptx import spell
 from ...ptx.syntax import Address, Immediate, Instruction, Register
 from ...simt.program import Program
-from .chains import as_one, chains_of
+from .chains import as_one, chains_of, predecessors_of
 from .opcodes import pieces_of
 from .rewriting import Rewriter, Rewritten
 from .straight import Straight
@@ -71,8 +72,8 @@ _WITH_BARRIER, _SHARED_WITH_BARRIER = 9, 21
 #: The most instructions of all straight code of a kernel.
 _STRAIGHT = 4096
 _ATOMIC, _COPY = 11, 3
-#: Sizes of what ptxas expands before, for sm_80: integer divisions if they are by a register, and functions that keep subnormals.
-_DIVISIONS = {"div.u32": 20, "rem.u32": 18, "div.s32": 26, "rem.s32": 26}
+#: Sizes of what ptxas expands before, for sm_80: integer divisions by a register, and functions without ``.ftz``.
+_DIVISIONS = {"div.u32": 20, "rem.u32": 18, "div.s32": 26, "rem.s32": 23}
 _FUNCTIONS = {
     "lg2.approx.f32": 6, "ex2.approx.f32": 6, "rsqrt.approx.f32": 6, "sqrt.approx.f32": 6, "div.approx.f32": 7, "div.full.f32": 12,
 }  # fmt: skip
@@ -210,18 +211,16 @@ class _Body:
         self.shared = sum(_loads(item, "shared") for item in self.items)
         around = definitions.around(block)
         self.nested = bool(around)
-        alike = definitions.alike(block, around)
-        fixed = {counted.held} | {one for one in steps if definitions.starts(block, one, alike)}
+        changing = definitions.changing(block, around)
+        fixed = {counted.held} | {one for one in steps if definitions.starts_alike(block, one, changing)}
         #: the state spaces of accesses at addresses that are constants in each iteration, or the same each time that it is entered
         self.placed = Counter[str]()
         for item in body:
-            if _is_plain(item) and all(one in fixed or alike(one) for one in reads(item)):
+            if _is_determined(item) and fixed.issuperset(changing.intersection(reads(item))):
                 fixed.update(writes(item))
-            if item.effect is LOAD or item.effect in _ATOMICS:
-                bases = [one.base for one in item.operands if isinstance(one, Address)]
-                self.placed[item.form.space or ""] += all(
-                    not isinstance(base, Register) or base in fixed or alike(base) for base in bases
-                )
+            if item.effect in (LOAD, MATRIX_LOAD) or item.effect in _ATOMICS:
+                bases = {one.base for one in item.operands if isinstance(one, Address)}
+                self.placed[item.form.space or ""] += fixed.issuperset(changing & bases)
 
     def size(self, matrix: int) -> int:
         """``matrix``: the size of a product of matrices."""
@@ -308,74 +307,62 @@ class _Definitions:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.before = predecessors_of(program)
+        #: the blocks of each loop, by its index
+        self.loops = {chain[0].index: {block.index for block in chain} for chain in chains_of(program)}
         self.of: dict[Register, list[tuple[BasicBlock, Instruction]]] = {}
         for block in program.blocks_of(0):
             for item in block.instructions:
                 for register in writes(item):
                     self.of.setdefault(register, []).append((block, item))
-        self._fixed: dict[Register, bool] = {}
 
-    def is_fixed(self, register: Register) -> bool:
-        """Whether a register has one value, which does not depend on the launch: that of constants and addresses of variables."""
-        if register not in self._fixed:
-            self._fixed[register] = False  # until the contrary is known, as in loops
-            found = self.of.get(register, ())
-            self._fixed[register] = len(found) == 1 and _depends_on(found[0][1], self.is_fixed)
-        return self._fixed[register]
+    @cached_property
+    def variable(self) -> frozenset[Register]:
+        """Registers that have several values, or one that depends on the launch: all but constants and addresses of variables."""
+        return _varying(item for block in self.program.blocks_of(0) for item in block.instructions)
 
-    def starts(self, loop: BasicBlock, register: Register, alike: Callable[[Register], bool]) -> bool:
-        """Whether all that determines a register whenever a loop begins is ``alike``."""
-        outside = self._outside(loop, register)
-        return outside is not None and _depends_on(outside, alike)
-
-    def alike(self, loop: BasicBlock, around: Sequence[BasicBlock]) -> Callable[[Register], bool]:
-        """Tells whether a register has the same value each time that a loop is entered from the one ``around`` it; if there is none,
-        or one with other branches, whether it is a constant."""
-        inside = {block.index for block in around} | {loop.index}
+    def changing(self, loop: BasicBlock, around: Sequence[BasicBlock]) -> frozenset[Register]:
+        """Registers that have different values each time that a loop is entered from the one ``around`` it; if there is none, or one
+        with other branches, those that are ``variable``."""
+        inside = {block.index for block in around} | self.loops[loop.index]
         if not around or any(_branches(block, inside) for block in around):
-            return self.is_fixed
-        known: dict[Register, bool] = {}
+            return self.variable
+        return _varying(item for at in inside for item in self.program.blocks[at].instructions)
 
-        def alike(register: Register) -> bool:
-            if register not in known:
-                known[register] = False  # until the contrary is known, as in loops
-                found = [item for block, item in self.of.get(register, ()) if block.index in inside]
-                known[register] = not found or (len(found) == 1 and _depends_on(found[0], alike))
-            return known[register]
-
-        return alike
+    def starts_alike(self, loop: BasicBlock, register: Register, changing: Collection[Register]) -> bool:
+        """Whether nothing that determines a register whenever a loop begins is ``changing``."""
+        outside = self._outside(loop, register)
+        return (
+            outside is not None
+            and _is_determined(outside)
+            and not any(one in changing for one in reads(outside))
+        )
 
     def around(self, loop: BasicBlock) -> list[BasicBlock]:
-        """The other blocks of the innermost loop around a loop of one block."""
-        inside, within = set(range(len(self.program.blocks))), set[int]()
-        while len(inside := self._together(loop, inside)) > 1:
-            within = inside
-            entered = {
-                at
-                for block in self.program.blocks
-                if block.index not in inside
-                for at in block.successors
-                if at in inside
-            }
-            inside = inside - (entered or inside)
-            if loop.index not in inside:
+        """The other blocks of the innermost loop around a loop."""
+        own = self.loops[loop.index]
+        inside, found = set(range(len(self.program.blocks))), own
+        while own < (inside := self._together(loop, inside)):
+            found = inside
+            headers = {at for at in inside if any(one not in inside for one in self.before.get(at, ()))}
+            if not headers or loop.index in headers:
                 break
-        return [self.program.blocks[at] for at in sorted(within - {loop.index})]
+            inside = inside - headers
+        return [self.program.blocks[at] for at in sorted(found - own)]
 
     def _together(self, loop: BasicBlock, inside: Collection[int]) -> set[int]:
-        """Those of some blocks that come before and behind a loop of one block."""
+        """Those of some blocks that come before and behind a loop."""
+
+        def reached(of: Callable[[int], Iterable[int]]) -> set[int]:
+            seen, left = {loop.index}, [loop.index]
+            while left:
+                more = {at for at in of(left.pop()) if at in inside} - seen
+                seen |= more
+                left += more
+            return seen
+
         blocks = self.program.blocks
-        ahead, left = {loop.index}, [loop.index]
-        while left:
-            more = [at for at in blocks[left.pop()].successors if at in inside and at not in ahead]
-            ahead.update(more)
-            left += more
-        behind, grows = {loop.index}, True
-        while grows:
-            more = [at for at in ahead - behind if not behind.isdisjoint(blocks[at].successors)]
-            behind.update(more)
-            grows = bool(more)
-        return behind
+        return reached(lambda at: blocks[at].successors) & reached(lambda at: self.before.get(at, ()))
 
     def start(self, loop: BasicBlock, register: Register) -> int | None:
         """The constant that a register holds whenever a loop begins."""
@@ -406,9 +393,33 @@ def _branches(block: BasicBlock, inside: Collection[int]) -> bool:
     return guarded or [at in inside for at in block.successors].count(True) != 1
 
 
-def _depends_on(item: Instruction, alike: Callable[[Register], bool]) -> bool:
-    """Whether an instruction computes its results from registers that are ``alike`` and constants."""
-    return _is_plain(item) and not any(special_registers(item)) and all(map(alike, reads(item)))
+def _is_determined(item: Instruction) -> bool:
+    """Whether an instruction computes its results from registers and constants alone."""
+    return _is_plain(item) and not any(special_registers(item))
+
+
+def _varying(items: Iterable[Instruction]) -> frozenset[Register]:
+    """Of the registers that some instructions set, those that they do not determine from constants and registers that none of them
+    sets."""
+    given = list(items)
+    times = Counter(register for item in given for register in writes(item))
+    missing = {item: {*reads(item)} & times.keys() for item in given if _is_determined(item)}
+    users: dict[Register, list[Instruction]] = {}
+    for item, registers in missing.items():
+        for register in registers:
+            users.setdefault(register, []).append(item)
+    left = [item for item, registers in missing.items() if not registers]
+    varying = {*times}
+    while left:
+        for register in writes(left.pop()):
+            if times[register] > 1:
+                continue
+            varying.discard(register)
+            for user in users.get(register, ()):
+                missing[user].discard(register)
+                if not missing[user]:
+                    left.append(user)
+    return frozenset(varying)
 
 
 def _returns(program: Program, loop: BasicBlock, without: BasicBlock) -> bool:

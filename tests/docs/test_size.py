@@ -9,7 +9,7 @@ import pytest
 from tests.docs.blocks import ROOT
 
 #: bytes of all tracked files (architecture.md, "Decisions", has what they are), and of one
-CHECKOUT, FILE = 15_250_000, 256_000
+CHECKOUT, FILE = 15_300_000, 256_000
 #: where PTX is a file of its own: examples, tests that are PTX, and kernels whose text is looked at
 PTX = (
     "examples/",

@@ -18,6 +18,7 @@ def _models_alone(request: pytest.FixtureRequest) -> None:
         "test_simulated_why.py",
         "test_asynchronous.py",
         "test_executed.py",
+        "test_halving.py",
         "test_loops.py",
         "test_packing.py",
         "test_stalls.py",

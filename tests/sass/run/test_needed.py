@@ -180,6 +180,32 @@ EXIT
     assert found.spaces == spaces
 
 
+@pytest.mark.parametrize(
+    ("chosen", "used", "spaces"),
+    [
+        ("R2, R8, P1", "@P1", set()),
+        ("R8, R2, P1", "@!P1", set()),
+        ("R8, R2, !P1", "@P1", set()),
+        ("R2, R8, P1", "@!P1", {"global"}),
+        ("R8, R2, P1", "@P1", {"global"}),
+        ("R2, R8, P2", "@P1", {"global"}),
+        ("R2, R8, P1", "", {"global"}),
+    ],
+)
+def test_a_choice_that_only_one_side_of_a_guard_uses(chosen: str, used: str, spaces: set[str]) -> None:
+    """As in attention by products of warpgroups, where the address of an mbarrier shares a register with a sum of products."""
+    found, texts = sliced(f"""
+S2R R2, SR_TID.X
+LDG.E R8, [R6.64]
+LOP3.LUT P1, RZ, R2, 0x4, RZ, 0xc0, !PT
+SEL R8, {chosen}
+{used} LDS R10, [R8]
+EXIT
+""")
+    assert found.spaces == spaces
+    assert f"SEL R8, {chosen}" in texts and "LOP3.LUT P1, RZ, R2, 0x4, RZ, 0xc0, !PT" in texts
+
+
 def test_both_sides_of_a_guard() -> None:
     found, _ = sliced("""
 S2R R2, SR_TID.X

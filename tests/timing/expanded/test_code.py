@@ -87,12 +87,30 @@ def test_many_additions_are_shared_with_the_multipliers() -> None:
             "mov.u32 %r7, table; add.u32 %r8, %r7, %r4; ld.const.u32 %r6, [%r8]; add.u32 %r9, %r4, %r6;",
             ["LDC"],
         ),
+        # the same for all lanes, but another one in each iteration
+        (
+            "mov.u32 %r7, table; mov.u32 %r9, %r4; mov.u32 %r10, 0; L: ld.const.u32 %r6, [%r7]; add.u32 %r9, %r9, %r6;"
+            "add.u32 %r7, %r7, 4; add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, %r1; @%p1 bra L;",
+            ["LDC"],
+        ),
+        # known when the CTA begins
+        (
+            "mov.u32 %r7, %ctaid.x; mov.u32 %r8, table; add.u32 %r10, %r8, %r7; ld.const.u32 %r6, [%r10]; add.u32 %r9, %r4, %r6;",
+            ["ULDC"],
+        ),
     ],
 )
 def test_loads_from_constant_banks_are_operands(load: str, expected: list[str]) -> None:
-    """Unless the lanes read different addresses: then a load from the constant cache."""
+    """If their address is known when the kernel is assembled; else loads from the constant cache."""
     made = roots(code(f"{THREAD}{load} st.global.u32 [%rd5], %r9;", before=TABLE))
-    assert [root for root in made if root.startswith("LD")] == expected
+    assert [root for root in made if root.startswith(("LD", "ULD"))] == expected
+
+
+def test_an_array_in_constant_memory_is_part_of_the_address() -> None:
+    """And what is added to it is computed though it is folded nowhere else."""
+    body = "shl.b32 %r7, %r4, 2; mov.u32 %r8, table; add.u32 %r10, %r8, %r7; ld.const.u32 %r6, [%r10]; add.u32 %r9, %r4, %r6;"
+    made = opcodes(code(f"{THREAD}{body} st.global.u32 [%rd5], %r9;", before=TABLE))
+    assert sorted(made) == ["EXIT", "IADD3", "IMAD.WIDE", "LDC", "S2R", "SHF.L.U32", "STG.E"]
 
 
 def branch(loads: int) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuperf_engine.simt.program import Program
+from gpuperf_engine.sass.run.writer import NotRun
+from gpuperf_engine.simt.program import Program, program_of
+from gpuperf_engine.timing.expanded.barriers import with_constants
 from gpuperf_engine.timing.expanded.hoisting import hoisted
 from gpuperf_engine.timing.expanded.launch import rewritten
+from gpuperf_engine.timing.expanded.opcodes import pieces_of
 from gpuperf_engine.timing.expanded.repeats import without_repeats
 from gpuperf_engine.timing.expanded.rewriting import Rewritten
 from tests.engine.random_kernels import Seeded
@@ -143,6 +146,22 @@ def test_nested_loops_move_to_the_outermost() -> None:
     kernel = both.made.kernel
     first, second = (item.index for item in kernel.instructions if item.opcode == "mul.lo.u32")
     assert first < kernel.labels["OUTER"] <= second < kernel.labels["L"]
+
+
+def test_barriers_with_constants_in_registers() -> None:
+    """As inline assembly of CUTLASS has them; a number that the launch gives stays in its register, and is refused."""
+    body = "mov.u32 %r10, 5; mov.u32 %r11, 32; bar.sync %r10, %r11; bar.sync 1, %r1; mad.lo.u32 %r9, %r0, 3, %r1;"
+    both = run(body + STORE, 32, rewrite=with_constants)
+    both.check([3 * LANES + 32])
+    assert both.made is not None
+    program = program_of(both.made.kernel)
+    barriers = [item for item in both.made.kernel.instructions if item.opcode == "bar.sync"]
+    first, second = ([getattr(one, "value", None) for one in item.operands] for item in barriers)
+    assert first == [5, 32] and second == [1, None]
+    assert with_constants(program) is None
+    assert [piece.opcode for piece in pieces_of(barriers[0], 90)] == ["BAR.SYNC.DEFER_BLOCKING 0x5, 0x20"]
+    with pytest.raises(NotRun, match="numbers or counts in registers"):
+        pieces_of(barriers[1], 90)
 
 
 @pytest.mark.parametrize("barrier", [False, True])

@@ -17,13 +17,15 @@ from .bits import ALL
 from .operands import Immediate, Predicate, Register, read_operand
 from .paths import Node
 
-__all__ = ["PURE", "Guards", "opposite"]
+__all__ = ["PURE", "SELECTIONS", "Guards", "opposite"]
 
 #: Instructions whose results in a thread follow from what this thread reads alone.
 PURE = frozenset([
     "IADD3", "IMAD", "ISETP", "LEA", "LOP3", "MOV", "PLOP3", "PRMT", "SEL", "SHF", "UIADD3", "UIMAD", "UISETP", "ULEA", "ULOP3",
     "UMOV", "UPLOP3", "UPRMT", "USEL", "USHF",
 ])  # fmt: skip
+#: Instructions whose result is one of two operands, by the predicate behind them.
+SELECTIONS = frozenset(["SEL", "USEL"])
 _NAME = re.compile(r"\bU?[RP]\d+|\.reuse")
 
 
@@ -33,10 +35,10 @@ def opposite(literal: int) -> int:
 
 
 class Guards:
-    """``of[node]``: for each instruction of a node, by its index, a number that stands for its guard, 0 if there is none. On ways
-    without ``returns`` guards with the same number hold for the same threads, even if predicates and registers change in between;
-    ``opposite`` ones for the others. ``order``: by the index of a node, its place in an order in which the node before is earlier,
-    unless it ``returns`` to the start of a loop."""
+    """``of[node]``: for each instruction of a node, by its index, a number that stands for its guard, 0 if there is none, and one for
+    the predicate by which it selects an operand. On ways without ``returns`` guards with the same number hold for the same threads,
+    even if predicates and registers change in between; ``opposite`` ones for the others. ``order``: by the index of a node, its place
+    in an order in which the node before is earlier, unless it ``returns`` to the start of a loop."""
 
     def __init__(self, items: Sequence[Decoded], nodes: Sequence[Node]) -> None:
         self.order = {node.index: place for place, node in enumerate(_ordered(nodes))}
@@ -45,14 +47,14 @@ class Guards:
         for node in nodes:
             for onward in node.ways:
                 leading[onward.index].append(node.index)
-        self.of: dict[int, list[int]] = {}
+        self.of: dict[int, list[tuple[int, int]]] = {}
         values, behind = _Values(), dict[int, _Held]()
         for index in self.order:
             before = leading[index]
             known = before and not any(self.returns(one, index) for one in before)
             values.held = values.met([behind[one] for one in before], index) if known else _Held(index, {})
             block = by_index[index].block
-            self.of[index] = [values.guard_of(items[at]) for at in range(block.start, block.end)]
+            self.of[index] = [values.guards_of(items[at]) for at in range(block.start, block.end)]
             behind[index] = values.held
 
     def returns(self, start: int, end: int) -> bool:
@@ -102,15 +104,20 @@ class _Values:
         #: Values of predicates that hold where the predicate with the other value does not.
         self.denied: dict[int, int] = {}
 
-    def guard_of(self, item: Decoded) -> int:
-        """The guard of the next instruction, after which values are those behind it."""
-        predicate = read_operand(item.predicate.lstrip("@")) if item.predicate else None
-        guard = 0
-        if isinstance(predicate, Predicate) and predicate.number >= 0:
-            value = self.of(_number(predicate))
-            guard = 2 * self.denied.get(value, value) + (predicate.inverted ^ (value in self.denied))
+    def guards_of(self, item: Decoded) -> tuple[int, int]:
+        """The guard of the next instruction and the predicate by which it selects, after which values are those behind it."""
+        guard = self.literal(item.predicate.lstrip("@"))
+        selects = self.literal(item.operands[-1]) if item.base in SELECTIONS else 0
         self.after(item, guard)
-        return guard
+        return guard, selects
+
+    def literal(self, text: str) -> int:
+        """What stands for a predicate; 0 for none, and for one that always holds."""
+        predicate = read_operand(text) if text else None
+        if not isinstance(predicate, Predicate) or predicate.number < 0:
+            return 0
+        value = self.of(_number(predicate))
+        return 2 * self.denied.get(value, value) + (predicate.inverted ^ (value in self.denied))
 
     def of(self, number: int) -> int:
         """The value of a register or predicate."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 
 from ..graph import Graph
@@ -21,9 +21,9 @@ from ..registers import (
     described_by,
 )
 from .bits import BITWISE, bits_of_operands
-from .guards import PURE, Guards
-from .needs import ALWAYS, Needs
-from .operands import Predicate, read_operand
+from .guards import PURE, SELECTIONS, Guards, opposite
+from .needs import ALWAYS, Needs, both
+from .operands import Predicate, Register, read_operand
 from .paths import Node, Omitted
 
 __all__ = ["LOADS", "PRODUCTS", "STORES", "Needed", "needed_of"]
@@ -227,8 +227,10 @@ def _registers(graph: Graph, nodes: list[Node], found: Needed, guards: Guards) -
             if onward.index in starts:
                 behind.join(starts[onward.index], apart=not guards.returns(node.index, onward.index))
         positions = range(node.block.start, node.block.end)
-        for position, guard in zip(reversed(positions), reversed(guards.of[node.index]), strict=True):
-            _through(items[position], position, guard, behind, found)
+        for position, (guard, selects) in zip(
+            reversed(positions), reversed(guards.of[node.index]), strict=True
+        ):
+            _through(items[position], position, guard, selects, behind, found)
         behind.settle()
         if node.index not in starts or not behind.same(starts[node.index]):
             starts[node.index] = behind
@@ -236,8 +238,9 @@ def _registers(graph: Graph, nodes: list[Node], found: Needed, guards: Guards) -
     found.before = {index: behind.every() for index, behind in starts.items()}
 
 
-def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Needed) -> None:
-    """Updates the needed registers from those after an instruction, whose guard has the literal ``guard``, to those before it."""
+def _through(item: Decoded, position: int, guard: int, selects: int, behind: Needs, found: Needed) -> None:
+    """Updates the needed registers from those after an instruction, whose guard has the literal ``guard``, to those before it.
+    ``selects``: the literal by which it selects an operand."""
     if item.predicate in NEVER or position in found.settled:
         return
     base, accesses = item.base, accesses_of(item)
@@ -286,7 +289,12 @@ def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Nee
         wheres = behind.wanted(guard, written) if base in PURE or stacked else [where]
         behind.written(guard, written)
         for one in wheres:
-            behind.read(one, reads & ~own, parts)
+            if selects and base in SELECTIONS:
+                for chosen, bits in _selected(item, selects, reads):
+                    if opposite(chosen) not in one:
+                        behind.read(both(one, chosen), bits & ~own)
+            else:
+                behind.read(one, reads & ~own, parts)
         behind.read(ALWAYS, reads & own)
     elif base in LOADS or base in STORES:
         read(_bits(accesses.deciding))
@@ -297,6 +305,20 @@ def _through(item: Decoded, position: int, guard: int, behind: Needs, found: Nee
         read(_types_of(item) | own)
     elif base in IMAGES and guard:
         read(own)
+
+
+def _selected(item: Decoded, selects: int, reads: int) -> Iterator[tuple[int, int]]:
+    """What ``SEL R13, R40, R12, P0`` reads where which predicate holds: R40 where P0 does, R12 where it does not, P0 everywhere."""
+    operands = [read_operand(text) for text in item.operands[1:3]]
+    alone = [
+        _bits((one.number + UNIFORM * one.uniform,)) & reads
+        if isinstance(one, Register) and not one.is_zero
+        else 0
+        for one in operands
+    ]
+    yield selects, alone[0]
+    yield opposite(selects), alone[1]
+    yield 0, reads & ~(alone[0] | alone[1])
 
 
 def _types_of(item: Decoded) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from .bits import ALL
 from .guards import opposite
 
-__all__ = ["ALWAYS", "Needs", "Where"]
+__all__ = ["ALWAYS", "Needs", "Where", "both"]
 
 #: Literals of guards (``Guards``) that all hold.
 Where = frozenset[int]
@@ -66,7 +66,7 @@ class Needs:
         """Under which guards an instruction decides that writes these registers where ``guard`` holds."""
         return list(
             dict.fromkeys(
-                _and(where, guard)
+                both(where, guard)
                 for where, held in self.under.items()
                 if held & bits and not (guard and opposite(guard) in where)
             )
@@ -106,8 +106,8 @@ class Needs:
             self._every |= bits
 
 
-def _and(where: Iterable[int], guard: int) -> Where:
-    """With the guard as well; with fewer others if these are too many."""
+def both(where: Iterable[int], guard: int) -> Where:
+    """Where a guard holds as well; with fewer others if these are too many."""
     if not guard:
         return frozenset(where)
     others = sorted(literal for literal in where if literal != guard)

@@ -9,7 +9,7 @@ words of shared memory merged (``merging``), in the order of a list scheduler (`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -64,6 +64,9 @@ _AHEAD = 40
 #: that need 39 have 44 for sm_86, with which fewer run than with 40. One that needs 57 has 64, of some that need 84 to 91 those for
 #: sm_90 have 96, others 100 to 116, and eleven that need 106 to 119 have 120 to 128; with three to spare or less they have more.
 _ROOM, _SPARE = 62, 4
+#: Up to 40 registers of a thread, two of which are kept aside, too: of 131 kernels to which ptxas 13.0 gives 25 to 32 registers for
+#: sm_90 124 let as many warps run then, 105 with 8 more than they need; of 120 with 33 to 40 for sm_86 118, and 105.
+_LITTLE = 38
 #: From sm_90 on ptxas 13.0 keeps to the order of the PTX in blocks that would need far fewer registers in another one: straight code
 #: of convolutions has 75 to 255 for sm_90 and sm_120 where it has 32 for sm_80. So it often does for sm_80 to sm_89 in long blocks: of
 #: 14 with 4,250 to 6,032 instructions ten have 96 to 255 for sm_80 and sm_86, of those up to 3,774 none; for sm_75 three of 14.
@@ -159,6 +162,14 @@ class _Builder:
         self.uniform = {self.root(register) for register in self.constant}
         every = (item for block in self.program.blocks for item in block.instructions)
         self.read_later = {register for item in every for register in reads(item)}
+        #: 64-bit registers of which something reads more than the lower half.
+        self.read_whole = {
+            register
+            for block in self.program.blocks
+            for item in block.instructions
+            if not item.opcode.startswith("cvt.u32.u64")
+            for register in reads(item)
+        }
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -239,22 +250,32 @@ class _Builder:
 
     def _free(self) -> frozenset[Register]:
         """Registers that an assembler does not need: all that sets them are loads from constant banks that are operands of other
-        instructions, and copies of constants."""
+        instructions, copies of constants, and copies and parts of such registers."""
         sets: dict[Register, list[Instruction]] = {}
         for block in self.program.blocks:
             for item in block.instructions:
                 for register in writes(item):
                     sets.setdefault(register, []).append(item)
-        return frozenset(
-            register for register, items in sets.items() if len(items) == 1 and self._is_operand(items[0])
-        )
+        free: set[Register] = set()
+        for block in self.program.blocks:
+            for item in block.instructions:
+                targets = writes(item)
+                if targets and all(len(sets[one]) == 1 for one in targets) and self._is_operand(item, free):
+                    free.update(targets)
+        return frozenset(free)
 
-    def _is_operand(self, item: Instruction) -> bool:
+    def _is_operand(self, item: Instruction, free: Collection[Register]) -> bool:
         if item.guard is not None:
             return False
         if item.effect is LOAD:
-            return item.form.space in _CONSTANT_SPACES and self._uniform_address(item)
-        return item.opcode.startswith("mov.") and not reads(item) and not pieces_of(item, self.architecture)
+            return item.form.space in _CONSTANT_SPACES and self._fixed_address(item, free)
+        copies = item.opcode.startswith(("mov.", "cvt.")) and self.is_copy(item)
+        return copies and all(one in free for one in reads(item))
+
+    def _fixed_address(self, item: Instruction, free: Collection[Register]) -> bool:
+        """Whether the address of a load from a constant bank is known when the kernel is assembled."""
+        bases = [one.base for one in item.operands if isinstance(one, Address)]
+        return all(not isinstance(base, Register) or base in free for base in bases)
 
     def _uniform_address(self, item: Instruction) -> bool:
         bases = [one.base for one in item.operands if isinstance(one, Address)]
@@ -419,6 +440,8 @@ class _Builder:
         if operands == results and item.opcode.startswith("mov.b32"):
             return []  # halves that are in one register already
         pieces = pieces_of(item, self.architecture)
+        if item.opcode in _SHIFTS and self.read_whole.isdisjoint(writes(item)):
+            pieces = pieces[:1]
         opcode = self.folds.opcode.get(item)
         if opcode is not None:
             pieces = tuple(replace(piece, opcode=opcode) for piece in pieces[:1])
@@ -505,11 +528,11 @@ class _Builder:
         if space == "generic" and number is not None and self.spaces[number] in ("local",):
             space = "local"
         if effect is LOAD and space in _CONSTANT_SPACES:
-            if self._uniform_address(item):
+            if self._fixed_address(item, self.free):
                 return []
-            return [
-                Made("LDC", self.roots_of(reads(item)), self.roots_of(writes(item)), item, guard, latency=30)
-            ]
+            results = self.roots_of(writes(item))
+            opcode = "ULDC" if all(one in self.uniform for one in results) else "LDC"
+            return [Made(opcode, self.roots_of(reads(item)), results, item, guard, latency=30)]
         if space not in ("global", "shared", "local", "generic"):
             return [] if space == "param" else _refuse(item)
         if is_wmma(item):
@@ -868,7 +891,7 @@ class _Builder:
             )
             for body, chain in zip(bodies, chains)
         ]
-        room = self.room(max(max(one.least + _SPARE, one.needed) for one in orderings))
+        room = self.room(orderings)
         made = []
         for ordering, body, chain in zip(orderings, bodies, chains):
             limit = min(self.limits.get(block.index, self.allocated.registers) for block in chain)
@@ -877,11 +900,19 @@ class _Builder:
             made.append([body[at] for at in order])
         return made
 
-    def room(self, least: int) -> int:
-        """The registers with which as many warps run as with the fewest that the kernel needs, and a few more; 0 if these are so few
-        that ``ptxas`` does not mind fewer warps."""
-        level = next((level for level in self.levels if level >= least), self.levels[-1])
-        return level if level >= _ROOM else 0
+    def room(self, orderings: Sequence[Ordering]) -> int:
+        """The registers with which as many warps run as with the fewest that the kernel needs, and a few more, or with those that it
+        needs if they are few; 0 if there are so few warps then that ``ptxas`` does not mind one less."""
+        needed = max(one.needed for one in orderings)
+        level = self.level(max(needed, max(one.least for one in orderings) + _SPARE))
+        if level < _ROOM:
+            level = self.level(needed)
+            return level if level <= _LITTLE else 0
+        return level
+
+    def level(self, least: int) -> int:
+        """The most registers with which as many warps run as with so many."""
+        return next((level for level in self.levels if level >= least), self.levels[-1])
 
     def told_apart(self, made: list[Made]) -> None:
         """Gives each definition of a register in a block a value of its own, but for the last one: an assembler uses other registers
@@ -991,6 +1022,8 @@ _ALU = frozenset(
         "BMSK",
     )
 )
+#: Of which one instruction gives the lower half, and another one the upper half.
+_SHIFTS = frozenset(("shl.b64", "shr.u64", "shr.s64", "shr.b64"))
 _MOVED = {"IADD3": "IMAD.IADD", "SHF.L.U32": "IMAD.SHL"}
 
 

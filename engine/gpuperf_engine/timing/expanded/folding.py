@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ...flow.operands import reads, writes
-from ...ptx.syntax import Address, Immediate, Instruction, Register
+from ...ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Variable
 from ...simt.program import Program
 
 __all__ = ["Folds", "folds_of"]
@@ -86,7 +86,8 @@ class _Folder:
                 self.offset(item)
         for block in program.blocks_of(0):
             for item in block.instructions:
-                self.fold(item)
+                if item not in self.folds.gone:  # as an offset
+                    self.fold(item)
 
     def sources(self, item: Instruction) -> tuple[Register, ...]:
         known = self.folds.sources.get(item)
@@ -136,26 +137,40 @@ class _Folder:
             self.address(item)
 
     def offset(self, item: Instruction) -> None:
-        """A constant that is added to an address."""
+        """A constant that is added to an address, or the address of an array in constant memory, which is one."""
         if item.opcode not in _OFFSETS or item.guard is not None:
             return
         target, base, offset = item.operands
-        if (
-            not isinstance(target, Register)
-            or not isinstance(base, Register)
-            or not isinstance(offset, Immediate)
-        ):
+        added = item.opcode.startswith("add")
+        if added and self.is_constant_array(base):
+            base, offset = offset, base
+        by = 0
+        if isinstance(offset, Immediate):
+            bits = 1 << target.type.bits if isinstance(target, Register) else 1
+            by = (offset.value + bits // 2) % bits - bits // 2
+        elif not added or not self.is_constant_array(offset):
+            return
+        if not isinstance(target, Register) or not isinstance(base, Register):
             return
         if self.definition.get(target) is not item or base not in self.definition or target in self.constant:
             return
         users = self.users.get(target, [])
         if not users or not all(_addresses_with(user, target) for user in users):
             return
-        bits = 1 << target.type.bits
-        by = (offset.value + bits // 2) % bits - bits // 2
         root, more = self.folds.bases.get(base, (base, 0))
         self.folds.bases[target] = root, more + (-by if item.opcode.startswith("sub") else by)
         self.folds.gone.add(item)
+
+    def is_constant_array(self, operand: Operand) -> bool:
+        item = self.definition.get(operand) if isinstance(operand, Register) else None
+        if item is None or not item.opcode.startswith("mov."):
+            return False
+        symbol = item.operands[1]
+        return (
+            isinstance(symbol, Symbol)
+            and isinstance(symbol.target, Variable)
+            and symbol.target.space == "const"
+        )
 
     def join(self, item: Instruction, opcodes: Collection[str], becomes: str = "") -> bool:
         for register in reads(item):

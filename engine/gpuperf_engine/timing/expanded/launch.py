@@ -21,7 +21,9 @@ from ...simt.program import Program, program_of
 from ..launch.allocation import Allocation, most_registers, registers_that_fit, spilling
 from ..launch.site_traffic import observed_sites
 from .asynchronous import changes_registers
+from .barriers import with_constants
 from .code import Code, code_of
+from .halving import halved
 from .hoisting import hoisted
 from .inlining import inlined
 from .predication import predicated
@@ -32,7 +34,7 @@ from .unrolling import unrolled
 
 __all__ = ["REVISION", "ExpandedCode", "register_levels"]
 
-REVISION = 11
+REVISION = 12
 """To be raised when the simulated time of a launch changes (``timing.models.simulation``)."""
 
 #: Registers of a thread beside those of the listing: the stack pointer, and one for the ABI.
@@ -193,7 +195,7 @@ def rewritten(program: Program, architecture: int) -> tuple[Program, dict[Instru
     def unrolled_of(program: Program) -> Rewritten | None:
         return unrolled(program, architecture)
 
-    for rewrite in (inlined, predicated, unrolled_of, without_repeats, hoisted_of):
+    for rewrite in (inlined, with_constants, predicated, unrolled_of, halved, without_repeats, hoisted_of):
         made = rewrite(program)
         if made is not None:
             earlier, program = origins, program_of(made.kernel)

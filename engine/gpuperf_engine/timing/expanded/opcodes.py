@@ -69,6 +69,8 @@ _EXCHANGES = {
     ACTIVEMASK: "VOTE.ANY",
     ELECT: "ELECT",
 }
+#: Functions whose operands or results are scaled behind comparisons.
+_APPROXIMATED = frozenset(("rcp", "rsqrt", "sqrt", "lg2", "ex2", "div"))
 #: Special registers that are constants of the launch.
 _CONSTANT_SPECIALS = (
     "ntid",
@@ -190,6 +192,8 @@ def _named(instruction: Instruction, unit: str, architecture: int) -> str:
         name = "IMAD.WIDE"
     if name and unit_of_opcode(name, architecture) == unit:
         return name
+    if unit == "alu" and root in _APPROXIMATED and _kind(instruction) == "f":
+        return "FSEL"
     if unit not in _OF_UNIT:
         raise NotRun(f"{instruction.opcode} is simulated on machine code only")
     return _OF_UNIT[unit]

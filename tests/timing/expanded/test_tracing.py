@@ -218,6 +218,23 @@ def test_transpose_with_shared_memory() -> None:
         np.testing.assert_array_equal(words, [0 * LANES, tile + 33 * row + LANES, tile + 33 * LANES + row])
 
 
+@pytest.mark.parametrize("guard", ["", "@%p0 "])
+def test_32_bit_addresses_of_module_variables(guard: str) -> None:
+    """In constant memory, as halves of 64-bit ones are; what is looked up there decides about another address."""
+    table = f".const .align 4 .b32 table[34] = {{{', '.join(str(3 * at) for at in range(34))}}};\n"
+    body = f"""{GLOBAL_THREAD}{POINTERS}{BYTES}
+        mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 40; {guard}mov.u32 %r1, table+8; mad.lo.u32 %r2, %r0, 4, %r1;
+        ld.const.u32 %r3, [%r2]; mul.wide.u32 %rd5, %r3, 4; add.s64 %rd6, %rd0, %rd5; ld.global.f32 %f0, [%rd6];
+        st.global.f32 [%rd4], %f0; ret;"""
+    record = run(body, [OUT, OUT], AB, before=table, kept=True)
+    check_counts(record)
+    tracer, ctas = traced(record)
+    assert tracer.reads_memory
+    (load, _), (store, _) = of_space(tracer, ctas[0][0], "global")
+    np.testing.assert_array_equal(load, start_of(record, 0) + 3 * (LANES + 2))
+    np.testing.assert_array_equal(store, start_of(record, 8) + LANES)
+
+
 @pytest.mark.parametrize("negated", [False, True])
 def test_a_guarded_load(negated: bool) -> None:
     body = f"""{GLOBAL_THREAD}{POINTERS}{BYTES}

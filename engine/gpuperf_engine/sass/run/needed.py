@@ -292,7 +292,10 @@ def _through(item: Decoded, position: int, guard: int, selects: int, behind: Nee
             if selects and base in SELECTIONS:
                 for chosen, bits in _selected(item, selects, reads):
                     if opposite(chosen) not in one:
-                        behind.read(both(one, chosen), bits & ~own)
+                        wanted_parts = {
+                            number: part for number, part in (parts or {}).items() if bits >> number & 1
+                        }
+                        behind.read(both(one, chosen), bits & ~own, wanted_parts)
             else:
                 behind.read(one, reads & ~own, parts)
         behind.read(ALWAYS, reads & own)

@@ -449,6 +449,10 @@ class _Tracing:
             for statement in replaced(item, self.names.register):
                 self.line(f"{guarded}{statement}")
             return
+        if low := self.low_address(item, block):
+            for statement in low:
+                self.line(statement)
+            return
         guard = None if block.guard_applied else item.guard
         own = replace(item, operands=tuple(map(self.own, item.operands)), guard=guard)
         text = spell.instruction(own, self.names)
@@ -459,6 +463,19 @@ class _Tracing:
             if counted or not self.whole:
                 text = f"@%Tall {text}"
         self.lines.append(text)
+
+    def low_address(self, item: Instruction, block: BasicBlock) -> list[str]:
+        """What sets a 32-bit register to the address of a module variable, which is in a 64-bit one."""
+        target, *rest = item.operands or (None,)
+        source = rest[0] if len(rest) == 1 and item.opcode.startswith("mov.") else None
+        if not isinstance(source, Symbol) or not isinstance(source.target, Variable):
+            return []
+        held = self.registers.get(source.target)
+        if held is None or not isinstance(target, Register) or target.type.bytes == held.type.bytes:
+            return []
+        guard, name = self.guarded(item, block), self.names.register(target)
+        found = [f"{guard}cvt.u32.u64 {name}, {self.names.register(held)}"]
+        return [*found, f"{guard}add.u32 {name}, {name}, {source.offset}"] if source.offset else found
 
     def own(self, operand: Operand) -> Operand:
         """An operand with the registers of the trace in place of module variables and of the position of the CTA."""

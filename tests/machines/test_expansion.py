@@ -164,6 +164,7 @@ def test_expansions_are_those_of_the_assembler(
             unit = unit_of_opcode(name, architecture)
         found[unit] += many[name] - few[name]
     expansion = expansion_of(opcode, divmod(architecture, 10))
+    # those without a rule here are functions of one instruction
     wanted = Counter({"xu": 1} if expansion is None else dict(expansion.units))
     # the assembler has additions, shifts and copies on either of two units
     either = ("alu", "imad", "copy")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,10 @@ import gpuperf_engine as ge
 from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm import reads
 from gpuperf_engine.sass.sm.asynchronous import Copies
+from gpuperf_engine.sass.sm.classes import Classes
+from gpuperf_engine.sass.sm.operations import Operations
 from gpuperf_engine.sass.sm.reads import ctas_of_sms
-from gpuperf_engine.sass.sm.simulate import run_sms
+from gpuperf_engine.sass.sm.simulate import Ran, run_sms
 from gpuperf_engine.timing.estimate import Predictor
 from tests.sass.sm.machines import access, run
 from tests.support import needs_assembler
@@ -166,9 +170,9 @@ def test_there_is_room_for_the_mbarriers_of_a_launch(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GPUPERF_CACHE", "off")
     given = []
 
-    def noting(operations: object, classes: object, copies: Copies, *more: object) -> object:
+    def noting(operations: Operations, classes: Classes, copies: Copies, *more: Any) -> Ran:
         given.append(copies.mbarriers)
-        return run_sms(operations, classes, copies, *more)  # type: ignore[arg-type]
+        return run_sms(operations, classes, copies, *more)
 
     monkeypatch.setattr(reads, "run_sms", noting)
     device = ge.Device(races="off")

@@ -176,6 +176,21 @@ def test_constants_live_through_loops() -> None:
     assert made(both)["shf.r.wrap.b32"] == 0 and made(both)["xor.b32"] == 1
 
 
+@pytest.mark.parametrize(
+    ("test", "opcode"),
+    [
+        ("cvt.u64.u32 %rd6, %r9; setp.lt.u64 %p1, %rd6, 2147483648;", "setp.lt.u32"),
+        ("cvt.u64.u32 %rd6, %r9; setp.lt.s64 %p1, %rd6, 2147483648;", "setp.lt.u32"),
+        ("mov.b64 %rd7, 0; mov.b64 {%r2, %r3}, %rd3; mov.b64 %rd6, %rd3; setp.ne.s64 %p1, %rd6, %rd7;", ""),
+    ],
+)
+def test_comparisons_alone(test: str, opcode: str) -> None:
+    """One of lower halves is written though nothing else is in halves; of one with unknown halves nothing is."""
+    both = run(LOADED + test + "selp.u32 %r4, 1, 2, %p1; st.global.u32 [%rd1], %r4;", rewrite=halved)
+    both.check([np.where(THIRD < 2**31, 1, 2) if opcode else np.full(32, 1)])
+    assert (both.made is not None and made(both)[opcode] == 1) if opcode else both.made is None
+
+
 def test_addresses_of_32_bits() -> None:
     """In shared and local memory; a global access needs the whole index."""
     body = """.local .align 8 .b8 room[256]; .reg .b64 %a<4>; mov.u64 %a0, room; mov.u64 %a1, tile; and.b32 %r3, %r0, 31;
@@ -283,16 +298,21 @@ def test_nothing_is_written_without_reason() -> None:
     assert both.made is None and count(both, "add.s64", made=False) == 2
 
 
+#: As nvcc writes it: each register is set once.
 LIFE = """
-{ .reg .b64 %c<8>; .reg .pred %q; shr.u64 %c0, %rd5, BIT; and.b64 %c1, %c0, 7; shl.b64 %c2, %rd6, 3; and.b64 %c3, %c2, 56;
-  or.b64 %c4, %c1, %c3; popc.b64 %r40, %c4; setp.eq.s32 %q, %r40, 3; selp.b64 %c5, MASK, 0, %q; or.b64 %rd7, %rd7, %c5; }
+.reg .b64 %lNEXT; { .reg .b64 %c<8>; .reg .b32 %count; .reg .pred %q; shr.u64 %c0, %rd5, BIT; and.b64 %c1, %c0, 7;
+  shl.b64 %c2, %rd6, 3; and.b64 %c3, %c2, 56; or.b64 %c4, %c1, %c3;
+  popc.b64 %count, %c4; setp.eq.s32 %q, %count, 3; selp.b64 %c5, MASK, 0, %q;
+  or.b64 %lNEXT, %lLAST, %c5; }
 """
 TABLES = """
 { .reg .b64 %c<5>; .reg .b32 %s<3>; shr.u32 %s0, %r40, SHIFT; cvt.u64.u32 %c0, %s0; and.b64 %c1, %c0, 1020; mov.u64 %c2, table;
   add.s64 %c3, %c2, %c1; ld.const.u32 %s1, [%c3]; xor.b32 %r40, %s1, %r40; }
 """
 KERNELS = {
-    "life": "mov.b64 %rd7, 0;" + "".join(LIFE.replace("BIT", str(at)).replace("MASK", str(1 << at)) for at in range(1, 33)),
+    "life": ".reg .b64 %l0; mov.b64 %l0, 0;" + "".join(
+        LIFE.replace("BIT", str(at)).replace("MASK", str(1 << at)).replace("NEXT", str(at)).replace("LAST", str(at - 1))
+        for at in range(1, 33)) + "mov.b64 %rd7, %l32;",
     "tables": "cvt.u32.u64 %r40, %rd5;" + "".join(TABLES.replace("SHIFT", str(at % 24)) for at in range(40))
               + "cvt.u64.u32 %rd7, %r40;",
 }  # fmt: skip
@@ -337,4 +357,4 @@ def test_as_many_instructions_as_the_assembler_has(name: str, architecture: int)
     ours = counted([item.opcode for item in code.graph.listing.instructions])
     theirs = counted([item.opcode for item in listing.instructions])
     assert theirs > 40
-    assert ours == pytest.approx(theirs, rel=0.1)
+    assert ours == pytest.approx(theirs, rel=0.05)
